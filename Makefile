@@ -1,0 +1,41 @@
+# Two targets do everything on a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint bench docs clean
+
+demo: $(VENV)/.demo
+	$(BIN)/divmf demo -o demo
+
+test: lint
+	$(BIN)/pytest -m "slow or not slow"
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) demo site .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "divmf needs Python 3.11 or newer; say which with PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+# one stamp for each set of extras
+$(VENV)/.demo: EXTRAS =
+$(VENV)/.dev: EXTRAS = [dev]
+$(VENV)/.bench: EXTRAS = [bench]
+$(VENV)/.docs: EXTRAS = [docs]
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing divmf$(EXTRAS) into $(VENV) (once; a minute or two)"
+	$(INSTALL) -e '.$(EXTRAS)'
+	@touch $@
