@@ -1,0 +1,222 @@
+"""Interactions: who met what, and when; the one form in which data enters the project."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import polars as pl
+from scipy import sparse
+
+from divmf.ids import Array, as_ids, id_table, numbers_of
+from divmf.tables import find_column, read_table, to_polars
+
+if TYPE_CHECKING:
+    from divmf.split import Split
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions:
+    """Distinct (user, item) pairs by number, with their id tables.
+
+    users, items   (n,) int32, sorted by user, then time, then place in the file: the last row of a user is
+                   the user's latest interaction; without times by user, then item: the order of the file
+                   has no meaning then
+    times          (n,) int64 or None; only their order is used
+    user_ids, item_ids   what the outside calls user and item number 0, 1, 2, …
+    merged         how many repeated pairs were merged away while reading
+    """
+
+    users: Array
+    items: Array
+    times: Array | None
+    user_ids: pl.Series
+    item_ids: pl.Series
+    merged: int = 0
+
+    def __post_init__(self) -> None:
+        for column in (self.users, self.items, self.times):
+            if column is not None:
+                column.flags.writeable = False
+
+    @classmethod
+    def read(cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None) -> Self:
+        """Read CSV, TSV, parquet or JSON lines (also .gz, .bz2); columns are found by the usual names if not named."""
+        try:
+            return cls.from_frame(read_table(path), user, item, time)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
+
+    @classmethod
+    def from_frame(cls, frame: Any, user: str | None = None, item: str | None = None, time: str | None = None) -> Self:
+        """From a polars, pandas or Arrow frame; repeated pairs become one interaction with the latest time."""
+        table = to_polars(frame)
+        if table.is_empty():
+            raise ValueError("there are no rows: an interaction log needs at least one")
+        user_column = as_ids(table[find_column(table, "user", user)], "user_id")
+        item_column = as_ids(table[find_column(table, "item", item)], "item_id")
+        time_name = find_column(table, "time", time, required=False)
+        return cls.from_ids(user_column, item_column, None if time_name is None else as_times(table[time_name]))
+
+    @classmethod
+    def from_ids(cls, user_column: pl.Series, item_column: pl.Series, times: pl.Series | None) -> Self:
+        """From columns of ids (see `as_ids`) and, where known, times, in the order of the file."""
+        user_ids, item_ids = id_table(user_column), id_table(item_column)
+        rows = pl.DataFrame({"user": numbers_of(user_column, user_ids), "item": numbers_of(item_column, item_ids)})
+        if times is None:
+            rows = rows.sort("user", "item")
+        else:  # a stable order: the place in the file breaks ties of time
+            rows = rows.with_columns(time=times.cast(pl.Int64)).sort("user", "time", maintain_order=True)
+        users, items = rows["user"].to_numpy(), rows["item"].to_numpy()
+        kept = last_of_each(users.astype(np.int64) * len(item_ids) + items)
+        if merged := len(rows) - int(kept.sum()):
+            log.info("merged %s repeated pairs, the latest time kept", f"{merged:,}")
+        return cls(
+            users[kept],
+            items[kept],
+            None if times is None else rows["time"].to_numpy()[kept],
+            user_ids.alias("user_id"),
+            item_ids.alias("item_id"),
+            merged,
+        )
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __repr__(self) -> str:
+        timed = "with times" if self.times is not None else "no times"
+        return f"Interactions({self.n_users:,} users, {self.n_items:,} items, {len(self):,} interactions, {timed})"
+
+    @property
+    def n_users(self) -> int:
+        """|U|, also users without an interaction in this part."""
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """|I|, the whole catalogue."""
+        return len(self.item_ids)
+
+    @property
+    def density(self) -> float:
+        """The share of all user–item pairs that were observed."""
+        return len(self) / (self.n_users * self.n_items)
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """R as 0/1: (n_users, n_items), the items of each row sorted."""
+        ones = np.ones(len(self), dtype=np.float32)
+        return sparse.csr_array((ones, (self.users, self.items)), shape=(self.n_users, self.n_items))
+
+    @cached_property
+    def popularity(self) -> Array:
+        """How many users met each item.  (n_items,) int64."""
+        return np.bincount(self.items, minlength=self.n_items)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The interactions as a table with the original ids: user_id, item_id and, where known, timestamp."""
+        columns = {"user_id": self.user_ids.gather(self.users), "item_id": self.item_ids.gather(self.items)}
+        return pl.DataFrame(columns | ({} if self.times is None else {"timestamp": self.times}))
+
+    def where(self, kept: Array) -> Self:
+        """The rows where `kept` holds, with the same id tables."""
+        times = None if self.times is None else self.times[kept]
+        return replace(self, users=self.users[kept], items=self.items[kept], times=times, merged=0)
+
+    def k_core(self, k: int) -> Self:
+        """The largest part in which every user and every item has at least k interactions (iterative)."""
+        if k < 0:
+            raise ValueError(f"k_core={k} is negative; choose 0 (everything) or more")
+        kept = np.ones(len(self), dtype=bool)
+        while True:
+            by_user = np.bincount(self.users[kept], minlength=self.n_users)
+            by_item = np.bincount(self.items[kept], minlength=self.n_items)
+            still = kept & (by_user[self.users] >= k) & (by_item[self.items] >= k)
+            if still.sum() == kept.sum():
+                break
+            kept = still
+        if not kept.any():
+            raise ValueError(
+                f"k_core={k} leaves no user: no part of the data has {k} interactions for each user and item;"
+                " choose a smaller one"
+            )
+        return self.where(kept).compact()
+
+    def compact(self) -> Self:
+        """The same interactions, with the users and items that have none taken out of the id tables."""
+        by_user = np.bincount(self.users, minlength=self.n_users) > 0
+        by_item = np.bincount(self.items, minlength=self.n_items) > 0
+        return replace(
+            self,
+            users=(np.cumsum(by_user, dtype=np.int32) - 1)[self.users].astype(np.int32),
+            items=(np.cumsum(by_item, dtype=np.int32) - 1)[self.items].astype(np.int32),
+            user_ids=self.user_ids.filter(pl.Series(by_user)),
+            item_ids=self.item_ids.filter(pl.Series(by_item)),
+        )
+
+    def leave_one_out(self, seed: int = 0) -> "Split":
+        """One interaction of each user for the test, one for validation; see `divmf.split.leave_one_out`."""
+        from divmf.split import leave_one_out  # the fluent face of a function one step up the ladder
+
+        return leave_one_out(self, np.random.default_rng(seed))
+
+    def user_numbers(self, user_ids: Sequence[Any] | pl.Series) -> Array:
+        """The row numbers of these users; an unknown one is an error that names it."""
+        given = as_ids(pl.Series("user_id", user_ids), "user_id")
+        numbers = numbers_of(given, self.user_ids)
+        if (numbers < 0).any():
+            unknown = given.filter(pl.Series(numbers < 0))
+            raise ValueError(
+                f"{len(unknown):,} of the {len(given):,} users were not in the training data (such as {unknown[0]!r});"
+                " leave them out, or train again with their interactions"
+            )
+        return numbers
+
+
+def last_of_each(keys: Array) -> Array:
+    """Where each key stands for the last time.  (len(keys),) bool"""
+    order = np.argsort(keys, kind="stable")
+    kept = np.zeros(len(keys), dtype=bool)
+    kept[order[np.append(np.diff(keys[order]) > 0, True)]] = True
+    return kept
+
+
+def as_times(values: pl.Series) -> pl.Series:
+    """A time column as integers in its own order: whole numbers as they are, all else in microseconds."""
+    name, times = values.name, values
+    if values.dtype == pl.String:
+        times = times_of_text(values)
+    elif isinstance(values.dtype, pl.Date | pl.Datetime):
+        times = values.cast(pl.Datetime("us")).cast(pl.Int64)
+    elif values.dtype.is_float():
+        finite = values.set(~values.is_finite(), None)
+        times = (finite * 1_000_000).round().cast(pl.Int64, strict=False)
+    elif not values.dtype.is_integer() and values.dtype != pl.Null:
+        raise ValueError(f"column {name!r} holds {values.dtype}, not times; name the time column")
+    if nulls := times.null_count():
+        raise ValueError(f"column {name!r} has {nulls:,} empty times of {len(times):,}; drop those rows or fill them")
+    return times.cast(pl.Int64)
+
+
+def times_of_text(values: pl.Series) -> pl.Series:
+    """Written times as integers: numbers as they are, dates in microseconds."""
+    numbers = values.cast(pl.Int64, strict=False)
+    if numbers.null_count() == values.null_count():
+        return numbers
+    try:
+        times = values.str.to_datetime(time_unit="us", time_zone="UTC", strict=False).cast(pl.Int64)
+    except pl.exceptions.PolarsError:  # not one value looks like a date
+        times = numbers.clear(len(values))
+    wrong = values.filter(times.is_null() & values.is_not_null())
+    if len(wrong):
+        raise ValueError(
+            f"column {values.name!r} has {len(wrong):,} values that are not times (such as {wrong[0]!r});"
+            " write them as 2024-12-31 23:59:59 or as seconds, or name another time column"
+        )
+    return times

@@ -1,0 +1,210 @@
+"""Bytes on disk, or another library's frame → a polars frame, with its columns found by the usual names."""
+
+import bz2
+import gzip
+import logging
+import os
+import zlib
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import polars as pl
+
+log = logging.getLogger(__name__)
+
+USUAL_NAMES = {
+    "user": ("user_id", "userid", "user", "uid", "customer_id", "customerid", "visitor_id", "visitorid", "account_id"),
+    "item": ("item_id", "itemid", "item", "iid", "product_id", "productid", "movie_id", "movieid", "business_id",
+             "article_id", "track_id", "book_id", "location_id", "sku", "asin"),
+    "time": ("timestamp", "time", "ts", "unixreviewtime", "event_time", "datetime", "date", "created_at"),
+    "score": ("score", "prediction", "rating", "relevance", "weight"),
+    "rank": ("rank", "position"),
+    "split": ("split",),
+}  # fmt: skip
+
+KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet",
+         ".jsonl": "json", ".ndjson": "json", ".json": "json"}  # fmt: skip
+
+
+def to_polars(frame: Any) -> pl.DataFrame:
+    """A polars, pandas or Arrow frame as a polars frame."""
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if hasattr(frame, "__arrow_c_stream__"):
+        return pl.DataFrame(frame)
+    raise ValueError(f"a {type(frame).__name__} is not a frame; give a polars, pandas or Arrow table")
+
+
+@overload
+def find_column(table: pl.DataFrame, role: str, name: str | None = None, required: Literal[True] = True) -> str: ...
+@overload
+def find_column(table: pl.DataFrame, role: str, name: str | None = None, *, required: bool) -> str | None: ...
+def find_column(table: pl.DataFrame, role: str, name: str | None = None, required: bool = True) -> str | None:
+    """The column that plays a role: the one named, else the first of the usual names (upper or lower case)."""
+    if name is not None:
+        if name not in table.columns:
+            hint = hint_at(table)
+            raise ValueError(
+                f"there is no column {name!r}; the columns are {', '.join(map(repr, table.columns))}{hint}"
+            )
+        return name
+    by_lower = {column.lower().strip(): column for column in reversed(table.columns)}
+    for usual in USUAL_NAMES[role]:
+        if usual in by_lower:
+            return by_lower[usual]
+    if not required:
+        return None
+    raise ValueError(
+        f"no column looks like the {role} ({', '.join(USUAL_NAMES[role][:4])}, …) among"
+        f" {', '.join(map(repr, table.columns))}; name it with {role}=… (--{role} on the command line){hint_at(table)}"
+    )
+
+
+def hint_at(table: pl.DataFrame) -> str:
+    """What may be wrong with a file whose columns have odd names."""
+    if len(table.columns) == 1:
+        return "; there is only one: is the separator right (comma in .csv, tab in .tsv)?"
+    if all(column.replace(".", "").isdigit() for column in table.columns):
+        return "; these look like values: the first line must hold the names of the columns"
+    return ""
+
+
+def read_table(path: str | Path) -> pl.DataFrame:
+    """A CSV, TSV, parquet or JSON-lines file, plain or .gz or .bz2, or a folder of parquet parts, as a frame."""
+    path = Path(path)
+    if not path.exists():
+        raise ValueError(f"{path}: there is no such file")
+    if path.is_dir() and not any(path.glob("*.parquet")):
+        raise ValueError(f"{path} is a folder without parquet files; name a file, or a folder of parquet parts")
+    kind, packed = ("parquet", None) if path.is_dir() else file_kind(path)
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty; an interaction log needs a line of column names and at least one row")
+    try:
+        data = unpack(path, packed) if packed else path
+        if kind == "parquet":
+            return pl.read_parquet(path / "*.parquet" if path.is_dir() else data)
+        if kind == "json":
+            return pl.read_ndjson(data, infer_schema_length=None)
+        return read_text(data, "\t" if kind == "tsv" else ",")
+    except pl.exceptions.NoDataError as error:
+        raise ValueError(f"{path} is empty; an interaction log needs a line of column names and rows") from error
+    except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{path} could not be read as {kind}: {reason}; check the file, its ending and its separator"
+        ) from error
+
+
+def file_kind(path: Path) -> tuple[str, str | None]:
+    """What the ending of a file's name says: (csv | tsv | parquet | json, gz | bz2 | None)."""
+    endings = [ending.lower() for ending in path.suffixes]
+    packed = endings.pop()[1:] if endings and endings[-1] in (".gz", ".bz2") else None
+    if not endings or endings[-1] not in KINDS:
+        raise ValueError(f"{path}: unknown kind of file; use one of {', '.join(KINDS)}, also with .gz or .bz2")
+    return KINDS[endings[-1]], packed
+
+
+def unpack(path: Path, packed: str) -> bytes:
+    """The unpacked bytes of a .gz or .bz2 file."""
+    with gzip.open(path) if packed == "gz" else bz2.open(path) as file:
+        return file.read()
+
+
+def read_text(data: Path | bytes, separator: str) -> pl.DataFrame:
+    """Separated text with a header; a column holds numbers where that loses nothing, else the text as it stands.
+
+    polars' own guess reads the ids 007 and 7 as one, and fails when the first letter comes after the rows it looked at.
+    """
+    table = pl.read_csv(data, separator=separator, infer_schema=False)
+    return table.select(as_numbers(column) for column in table)
+
+
+def as_numbers(text: pl.Series) -> pl.Series:
+    """A column of text as integers, else decimals, else as it is: 007 and 20-digit numbers stay text."""
+    for dtype, unfit in ((pl.Int64, r"^[+-]?0\d"), (pl.Float64, r"^[+-]?(0\d|\d{19})")):
+        number = text.cast(dtype, strict=False)
+        if number.null_count() == text.null_count() < len(text) and not text.str.contains(unfit).any():
+            return number
+    return text
+
+
+# The raw formats of the public datasets. Each parser gives user_id, item_id and, where known, timestamp
+# (Unix seconds), in the order of the file. (The later MovieLens releases are CSV files with usual names.)
+
+
+def movielens_dat(data: bytes | Path) -> pl.DataFrame:
+    """MovieLens-1M and -10M: `user::movie::rating::timestamp`."""
+    return columns_at(
+        data, ":", {"user_id": 0, "item_id": 2, "timestamp": 6}
+    )  # every second field lies between two colons
+
+
+def movielens_tab(data: bytes | Path) -> pl.DataFrame:
+    """MovieLens-100K: `user, movie, rating, timestamp`, separated by tabs."""
+    return columns_at(data, "\t", {"user_id": 0, "item_id": 1, "timestamp": 3})
+
+
+def gowalla_checkins(data: bytes | Path) -> pl.DataFrame:
+    """Gowalla: `user, ISO time, latitude, longitude, location`, separated by tabs, the newest first."""
+    table = columns_at(data, "\t", {"user_id": 0, "timestamp": 1, "item_id": 4})
+    return table.with_columns(pl.col("timestamp").str.to_datetime("%Y-%m-%dT%H:%M:%SZ").dt.epoch("s"))
+
+
+def epinions_ratings(data: bytes | Path) -> pl.DataFrame:
+    """Epinions: `user item rating`, separated by spaces; other lines are dropped and counted."""
+    lines = pl.read_csv(data, has_header=False, separator="\x01", quote_char=None, infer_schema=False,
+                        truncate_ragged_lines=True, encoding="utf8-lossy").to_series()  # fmt: skip
+    fields = lines.str.extract_groups(r"^\s*(\d+)\s+(\d+)\s+[\d.]+\s*$").struct.unnest()
+    fields.columns = ["user_id", "item_id"]
+    kept = fields.drop_nulls().cast(pl.Int64)
+    if dropped := len(lines) - len(kept):
+        log.warning("dropped %s of %s lines that are not `user item rating`", f"{dropped:,}", f"{len(lines):,}")
+    return kept
+
+
+def yelp_reviews(data: bytes | Path) -> pl.DataFrame:
+    """Yelp: JSON lines, of which `user_id, business_id, date` are read."""
+    fields = {"user_id": pl.String, "business_id": pl.String, "date": pl.String}
+    table = pl.scan_ndjson(data, schema=fields).collect()
+    return table.select(
+        user_id="user_id",
+        item_id="business_id",
+        timestamp=pl.col("date").str.to_datetime("%Y-%m-%d %H:%M:%S").dt.epoch("s"),
+    )
+
+
+def columns_at(data: bytes | Path, separator: str, places: dict[str, int]) -> pl.DataFrame:
+    """Some columns, by their place from 0, of separated text without a header."""
+    table = pl.read_csv(data, separator=separator, has_header=False, columns=list(places.values()), quote_char=None)
+    table.columns = list(places)
+    return table
+
+
+def check_writable(path: Path) -> None:
+    """Refuse, before any work is done, an output that could not be written."""
+    kind, packed = file_kind(path)
+    if packed:
+        raise ValueError(f"{path}: lists are written plain; use {', '.join(KINDS)}")
+    folder = path.parent
+    if not folder.is_dir():
+        raise ValueError(f"{path}: there is no folder {folder}; make it first")
+    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise ValueError(f"{path} cannot be written (a {kind} file was asked for); choose another place")
+
+
+def write_table(table: pl.DataFrame, path: Path) -> None:
+    """Write a frame as CSV, TSV, parquet or JSON lines, by the ending of the name; whole or not at all."""
+    kind, _ = file_kind(path)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        if kind == "parquet":
+            table.write_parquet(temporary)
+        elif kind == "json":
+            table.write_ndjson(temporary)
+        else:
+            table.write_csv(temporary, separator="\t" if kind == "tsv" else ",")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
