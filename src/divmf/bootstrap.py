@@ -1,0 +1,43 @@
+"""Confidence intervals by resampling users."""
+
+from collections.abc import Callable, Sequence
+from typing import Self
+
+import numpy as np
+
+from divmf.ids import Array
+
+NORMAL_95 = 1.96  # standard errors to each side of a 95% interval
+
+
+class Estimate(float):
+    """A number with its 95% interval, `low` to `high`; prints, computes and serialises as the number."""
+
+    low: float
+    high: float
+
+    def __new__(cls, value: float, low: float, high: float) -> Self:
+        """The value and the ends of its interval."""
+        estimate = super().__new__(cls, value)
+        estimate.low, estimate.high = float(low), float(high)
+        return estimate
+
+    def __getnewargs__(self) -> tuple[float, float, float]:  # type: ignore[override]
+        return float(self), self.low, self.high
+
+    @classmethod
+    def around(cls, value: float, error: float, lowest: float, highest: float) -> Self:
+        """value ± 1.96 standard errors, cut to the range of the metric."""
+        return cls(value, max(lowest, value - NORMAL_95 * error), min(highest, value + NORMAL_95 * error))
+
+
+def resampled(
+    statistics: Callable[[Array], Sequence[float]], n_users: int, resamples: int, rng: np.random.Generator
+) -> Array:
+    """The statistics of each of many resamples of the users; they are given how often each user was drawn.
+
+    (resamples, statistics). Users are drawn with replacement, so the weights (n_users,) are multinomial. One
+    resample is made at a time: memory does not grow with their number.
+    """
+    draws = (rng.integers(0, n_users, n_users, dtype=np.int32) for _ in range(resamples))
+    return np.array([statistics(np.bincount(draw, minlength=n_users)) for draw in draws])

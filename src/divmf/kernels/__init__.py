@@ -1,0 +1,1 @@
+"""The same mathematics, compiled for the CPU (numba). Each kernel is proven equal to plain code by a test."""
