@@ -1,0 +1,92 @@
+"""Random draws that belong to a place, not to an order: the same whatever the chunk or the thread.
+
+A draw is a hash of (key, place, attempt); the key comes from the caller's generator.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit, prange
+
+from divmf.ids import Array
+
+ATTEMPTS = 64
+
+
+@njit(cache=True, inline="always")
+def _mix(value: np.uint64) -> np.uint64:
+    """The finalizer of SplitMix64 (Steele, Lea & Flood, 2014): every bit in changes every bit out."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@njit(cache=True, inline="always")
+def _draw(key: np.uint64, place: int, attempt: int, n: int) -> Any:
+    """A number in 0 … n − 1, uniform: the high half of a 32 × 32 bit product."""
+    mixed = _mix(key + np.uint64(0x9E3779B97F4A7C15) * np.uint64(place * ATTEMPTS + attempt + 1))
+    return np.int64(((mixed >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+
+
+@njit(cache=True, inline="always")
+def _holds(items: Array, start: int, end: int, item: int) -> bool:
+    """Whether the sorted items[start:end] hold the item."""
+    while start < end:
+        middle = (start + end) >> 1
+        if items[middle] < item:
+            start = middle + 1
+        elif items[middle] > item:
+            end = middle
+        else:
+            return True
+    return False
+
+
+@njit(cache=True, parallel=True)
+def negatives(
+    users: Array, positives: Array, first: int, offsets: Array, items: Array, n_items: int, key: int, drawn: Array
+) -> None:
+    """drawn[p, :] = uniform items that users[p] has not met (CSR rows offsets, items); `first` is the place of p = 0.
+
+    A user who has met nearly everything gets the positive itself back: its BPR gradient is zero.
+    """
+    each = drawn.shape[1]
+    for place in prange(len(users)):
+        start, end = offsets[users[place]], offsets[users[place] + 1]
+        for number in range(each):
+            drawn[place, number] = positives[place]
+            for attempt in range(ATTEMPTS):
+                item = _draw(np.uint64(key), (first + place) * each + number, attempt, n_items)
+                if not _holds(items, start, end, item):
+                    drawn[place, number] = item
+                    break
+
+
+@njit(cache=True, parallel=True)
+def others(rows: Array, listed: Array, n_items: int, key: int, kept: Array) -> None:
+    """kept[r] = listed[r], then distinct uniform items that are not listed (Floyd's sampling over the rest)."""
+    k, width = listed.shape[1], kept.shape[1]
+    for row in prange(len(rows)):
+        taken = np.sort(listed[row])
+        kept[row, :k] = listed[row]
+        rest = n_items - k
+        for number in range(width - k):
+            last = rest - (width - k) + number
+            # the draw-th of the items that are not listed
+            chosen = _unlisted(taken, _draw(np.uint64(key), rows[row] * width + number, 0, last + 1))
+            for earlier in range(k, k + number):
+                if kept[row, earlier] == chosen:
+                    chosen = _unlisted(taken, last)
+                    break
+            kept[row, k + number] = chosen
+
+
+@njit(cache=True)
+def _unlisted(taken: Array, place: int) -> int:
+    """The item at a place among the items that are not in the sorted `taken`."""
+    item = place
+    for listed in taken:
+        if listed > item:
+            break
+        item += 1
+    return item

@@ -1,0 +1,71 @@
+"""The equations of the paper, as plain differentiable functions of scores.
+
+R̂ is a block of scores (rows, n_items); `kept` are the item numbers of the entries of T that are not masked,
+(rows, m). T itself is never built: its kept entries are gathered, the rest of it is zero.
+"""
+
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+
+def bpr(positive: Tensor, negative: Tensor) -> Tensor:
+    """L_acc, Sec. 3.3.1: −Σ log σ(r̂_ui − r̂_uj) over pairs of an item i the user met and an item j not met."""
+    return -logsigmoid(positive - negative).sum()
+
+
+def mse(positive: Tensor, negative: Tensor) -> Tensor:
+    """The squared error to R, which the paper names beside BPR: Σ (1 − r̂_ui)² + Σ (0 − r̂_uj)²."""
+    return (1 - positive).square().sum() + negative.square().sum()
+
+
+ACCURACY_LOSSES = {"bpr": bpr, "mse": mse}
+
+
+def log_mass(scores: Tensor, kept: Tensor) -> Tensor:
+    """log t_ui of the kept entries, Sec. 3.2.1: S_u = softmax(R̂_u) over all items, T_u = top(S_u, m).  (rows, m)
+
+    The items that are not kept take part through the denominator of the softmax alone, so Reg_cov can only
+    push them down.
+    """
+    return scores.gather(1, kept) - scores.logsumexp(dim=1, keepdim=True)
+
+
+def column_mass(t: Tensor, kept: Tensor, n_items: int) -> Tensor:
+    """c_i = Σ_u t_ui: how much of the users' attention item i has.  (n_items,)"""
+    return t.new_zeros(n_items).index_add(0, kept.flatten(), t.flatten())
+
+
+def coverage(mass: Tensor, eps: float) -> Tensor:
+    """Reg_cov, Sec. 3.2.1: −Σ_i log(c_i + ε).
+
+    Lowest, −|I| log(|U|/|I|) at ε = 0, when every item has the same mass (Theorem 1).
+    Differs: ε keeps an item in nobody's T from making it infinite.
+    """
+    return -(mass + eps).log().sum()
+
+
+def coverage_of_rows(t: Tensor, kept: Tensor, mass: Tensor, eps: float) -> Tensor:
+    """−Σ_u Σ_i t_ui / (c_i + ε) with c constant: summed over all rows, its gradient is that of Reg_cov.
+
+    Ours: this is what lets each chunk of users back-propagate on its own once c is known.
+    """
+    return -(t / (mass.detach() + eps)[kept]).sum()
+
+
+def skewness(log_t: Tensor) -> Tensor:
+    """Reg_skew, Sec. 3.2.2: Σ_u Σ_i t'_ui log t'_ui, with t' the rows of T scaled to sum 1.
+
+    Lowest, −|U| log m, when each row's m kept scores are equal (Lemma 1). Taken from log t, since
+    t'_u = softmax(log t_u): where t underflows to 0, t / Σt would give 0/0.
+    """
+    log_p = log_t.log_softmax(dim=1)  # (rows, m)
+    return (log_p.exp() * log_p).sum()
+
+
+def diversity(scores: Tensor, kept: Tensor, k: int, eps: float) -> Tensor:
+    """L_div = Reg_cov + Reg_skew of a whole matrix at once, Sec. 3.2.3: what the chunked training must equal.
+
+    The first k of `kept` are the recommendation; Reg_skew reads those only (method.md).
+    """
+    log_t = log_mass(scores, kept)
+    return coverage(column_mass(log_t.exp(), kept, scores.shape[1]), eps) + skewness(log_t[:, :k])

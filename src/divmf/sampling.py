@@ -1,0 +1,49 @@
+"""What a training step looks at: shuffled positives with negatives, or blocks of users × items."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from divmf.ids import Array
+from divmf.interactions import Interactions
+
+SLAB = 1 << 18
+
+
+def draw_key(rng: np.random.Generator) -> int:
+    """A key for draws that belong to a place (`kernels.draw`)."""
+    return int(rng.integers(0, 2**63))
+
+
+def batches(
+    train: Interactions, size: int, negatives: int, rng: np.random.Generator
+) -> Iterator[tuple[Array, Array, Array]]:
+    """All pairs once, in random order: users (b,), items they met (b,), items they did not (b, negatives)."""
+    from divmf.kernels.draw import negatives as draw_negatives
+
+    order, key, matrix = rng.permutation(len(train)), draw_key(rng), train.matrix
+    slab = size * max(1, SLAB // size)  # whole batches, drawn together so that threads get coarse work
+    for first in range(0, len(train), slab):
+        chosen = order[first : first + slab]
+        users, items = train.users[chosen].astype(np.int64), train.items[chosen].astype(np.int64)
+        drawn = np.empty((len(chosen), negatives), dtype=np.int64)
+        draw_negatives(users, items, first, matrix.indptr, matrix.indices, train.n_items, key, drawn)
+        for start in range(0, len(chosen), size):
+            batch = slice(start, start + size)
+            yield users[batch], items[batch], drawn[batch]
+
+
+def submatrices(
+    n_users: int, n_items: int, rows: int | None, columns: int | None, rng: np.random.Generator
+) -> Iterator[tuple[Array, Array | None]]:
+    """Mini-batches of Sec. 3.3.3: every (block of users, block of items) once, both shuffled; None = all items."""
+    rows, columns = min(rows or n_users, n_users), min(columns or n_items, n_items)
+    users = np.arange(n_users) if rows == n_users else rng.permutation(n_users)
+    for first_user in range(0, n_users, rows):
+        block = np.sort(users[first_user : first_user + rows])
+        if columns == n_items:
+            yield block, None
+            continue
+        items = rng.permutation(n_items)
+        for first_item in range(0, n_items, columns):
+            yield block, np.sort(items[first_item : first_item + columns])

@@ -1,0 +1,230 @@
+"""The two phases of Algorithm 1, an epoch at a time: first accuracy, then diversity, on the same parameters."""
+
+import math
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+from pydantic_core import ArgsKwargs
+from scipy import sparse
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from divmf import losses
+from divmf.ids import Array
+from divmf.interactions import Interactions
+from divmf.model import MF
+from divmf.sampling import batches, draw_key, submatrices
+from divmf.select import fill_seen
+from divmf.topk import BLOCK_SCORES, blocks
+from divmf.unmask import kept_items
+
+# A seen item's score while L_div is computed: no mass, and, being finite, no NaN where a user has seen nearly all.
+UNREACHABLE = -1e9
+
+PRESETS: dict[str, dict[str, object]] = {
+    "paper": {},
+    "release": {"k": 10, "mask_seen": False, "blocks": "release", "carry_adam": True},
+}
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss is not a number any more; the points before are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Every setting of a training run; the flags of `divmf train` and the arguments of `DivMF` are made from it."""
+
+    preset: Literal["paper", "release"] | None = Field(
+        default=None,
+        description="settings of the paper, or of its authors' released code; what you set yourself goes first",
+    )
+    k: int = Field(default=5, ge=1, description="length of a recommendation list")
+    dim: int = Field(default=32, ge=1, le=4096, description="length of a user's and an item's vector")
+    accuracy: Literal["bpr", "mse"] = Field(default="bpr", description="loss of the accuracy phase")
+    negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
+    batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
+    learning_rate: float = Field(default=0.001, gt=0, le=1, description="Adam's step size in the accuracy phase")
+    l2: float = Field(default=0.0001, ge=0, le=1, description="L2 regularization, added to the gradient")
+    patience: int = Field(
+        default=10, ge=1, description="accuracy epochs without a better validation nDCG before it has converged"
+    )
+    accuracy_epochs: int = Field(default=200, ge=0, description="accuracy epochs at the most")
+    unmask: int = Field(default=100, ge=0, description="n, extra items kept in T for each user (Sec. 3.3.2)")
+    unmask_policy: Literal["top", "random", "none"] = Field(
+        default="top", description="which extra items are kept in T"
+    )
+    rows: int | None = Field(
+        default=None, ge=1, description="r_b, users per mini-batch (Sec. 3.3.3); none: all, exactly"
+    )
+    columns: int | None = Field(default=None, ge=1, description="c_b, items per mini-batch; none: all, exactly")
+    eps: float = Field(default=0.01, gt=0, description="ε inside the logarithm of Reg_cov")
+    reg_cov: bool = Field(default=True, description="use the coverage regularizer")
+    reg_skew: bool = Field(default=True, description="use the skewness regularizer")
+    skew_rows: Literal["list", "kept"] = Field(
+        default="list", description="Reg_skew reads the k listed scores, or all kept in T"
+    )
+    mask_seen: bool = Field(default=True, description="leave seen items out of T, as they are out of every list")
+    blocks: Literal["share", "release"] = Field(
+        default="share", description="list length in a mini-batch: its share of k, or as released"
+    )
+    diversity_rate: float = Field(default=0.001, gt=0, le=1, description="Adam's step size in the diversity phase")
+    diversity_epochs: int = Field(
+        default=200, ge=0, description="n_ep, epochs of the diversity phase: points of the curve"
+    )
+    schedule: Literal["sequential", "alternating"] = Field(
+        default="sequential", description="Algorithm 1, or epochs in turn (Q3)"
+    )
+    carry_adam: bool = Field(
+        default=False, description="keep Adam's moments of the accuracy phase for the diversity phase"
+    )
+    seed: int = Field(default=0, ge=0, description="seed of everything random")
+
+    @model_validator(mode="before")
+    @classmethod
+    def preset_fills_what_is_not_given(cls, given: ArgsKwargs) -> ArgsKwargs:
+        """Settings given by name win over the preset's."""
+        values = dict(given.kwargs or {})
+        name = values.get("preset")
+        return ArgsKwargs(given.args, PRESETS.get(name, {}) | values) if isinstance(name, str) else given
+
+
+def epoch_rng(seed: int, phase: str, epoch: int) -> np.random.Generator:
+    """The generator of one epoch: it depends on nothing that came before, so a resumed run draws the same."""
+    return np.random.default_rng([seed, 1 + ("start", "accuracy", "diversity").index(phase), epoch])
+
+
+def initial_model(n_users: int, n_items: int, config: TrainConfig) -> MF:
+    """Random vectors of the configured length."""
+    rng = epoch_rng(config.seed, "start", 0)
+    return MF.random(n_users, n_items, config.dim, torch.Generator().manual_seed(draw_key(rng)))
+
+
+def adam(model: MF, learning_rate: float, l2: float) -> torch.optim.Adam:
+    """Adam over both tables of vectors, as the paper sets it."""
+    for table in (model.users, model.items):
+        table.requires_grad_()
+    return torch.optim.Adam(
+        [model.users, model.items], lr=learning_rate, betas=(0.9, 0.999), weight_decay=l2, fused=True
+    )
+
+
+def accuracy_epoch(
+    model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Optimizer, rng: np.random.Generator
+) -> float:
+    """One pass over the interactions with sampled negatives; the mean loss of a pair."""
+    loss_of = losses.ACCURACY_LOSSES[config.accuracy]
+    total = 0.0
+    for batch in batches(train, max(1, config.batch // config.negatives), config.negatives, rng):
+        users, positives, negatives = (torch.from_numpy(part).to(model.users.device) for part in batch)
+        # embedding(), not indexing: the backward pass of indexing adds in the order threads happen to come
+        vectors = embedding(users, model.users)  # (b, dim)
+        items = torch.cat([positives[:, None], negatives], dim=1)  # (b, 1 + n)
+        scores = torch.einsum("bd,bnd->bn", vectors, embedding(items, model.items)) + model.bias[items]
+        loss = loss_of(scores[:, :1], scores[:, 1:])
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        total += float(loss.detach())
+    return check(total / (len(train) * config.negatives), "accuracy")
+
+
+def diversity_epoch(
+    model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Optimizer, rng: np.random.Generator
+) -> float:
+    """One step on L_div of the whole matrix, or one on each mini-batch of it; the mean loss of a user."""
+    total = 0.0
+    for users, items in submatrices(model.n_users, model.n_items, config.rows, config.columns, rng):
+        optimiser.zero_grad()
+        total += diversity_gradient(model, users, items, train.matrix, config, draw_key(rng))
+        optimiser.step()
+    return check(total / model.n_users, "diversity")
+
+
+def check(loss: float, phase: str) -> float:
+    """The loss, if it is a number."""
+    if not math.isfinite(loss):
+        raise TrainingDiverged(
+            f"the {phase} loss became {loss}; choose a smaller learning rate. The epochs before are kept"
+        )
+    return loss
+
+
+def block_lengths(config: TrainConfig, n_items: int, in_block: int) -> tuple[int, int, int]:
+    """For a mini-batch with some of the items: items of T per user, extras unmasked, scores Reg_skew reads.
+
+    Sec. 3.3.3: a block with c_b of |I| items holds k·c_b/|I| of a user's k recommendations on average.
+    """
+    n_blocks = math.ceil(n_items / in_block)
+    extra = math.ceil(config.unmask / n_blocks) if config.unmask_policy != "none" else 0
+    if config.blocks == "release":
+        return math.ceil(config.k / n_blocks), extra, config.k
+    listed = math.ceil(config.k * in_block / n_items)
+    return listed, extra, listed
+
+
+def diversity_gradient(
+    model: MF, users: Array, items: Array | None, seen: sparse.csr_array, config: TrainConfig, key: int,
+    block_scores: int = BLOCK_SCORES,
+) -> float:  # fmt: skip
+    """Add the gradient of L_div of a submatrix to the parameters' .grad; L_div.  Exact, in memory of one chunk.
+
+    Pass 1 sums the column mass c over chunks of users; pass 2 back-propagates each chunk with c held constant
+    (`losses.coverage_of_rows`).
+    """
+    vectors, bias, met = model.items, model.bias, seen
+    if items is not None:
+        columns = torch.from_numpy(items).to(model.items.device)
+        vectors, bias, met = embedding(columns, model.items), model.bias[columns], seen[users][:, items]
+    leaf = vectors.detach().requires_grad_()  # so that chunks add up here, and the block is gathered once
+    listed, extra, skewed = block_lengths(config, model.n_items, len(leaf))
+
+    def chunk(rows: slice) -> tuple[Tensor, Tensor]:
+        """Scores of some of the block's users, and the items of them that T keeps."""
+        chosen = users[rows]
+        scores = torch.addmm(bias, embedding(torch.from_numpy(chosen).to(bias.device), model.users), leaf.T)
+        if config.mask_seen:
+            where = chosen if items is None else np.arange(rows.start, rows.stop)
+            fill_seen(scores, where, met, UNREACHABLE)
+        kept = kept_items(scores.detach(), listed, extra, config.unmask_policy, chosen, key)
+        if int(kept.min()) < 0:  # a row without enough numbers in it
+            check(math.nan, "diversity")
+        return scores, kept
+
+    chunks = list(blocks(len(users), len(leaf), block_scores))
+    total, mass = 0.0, leaf.new_zeros(len(leaf))
+    if config.reg_cov:
+        with torch.no_grad():
+            for rows in chunks:
+                scores, kept = chunk(rows)
+                mass += losses.column_mass(losses.log_mass(scores, kept).exp(), kept, len(leaf))
+            total += float(losses.coverage(mass, config.eps))
+    for rows in chunks:
+        scores, kept = chunk(rows)
+        log_t = losses.log_mass(scores, kept)
+        loss = leaf.new_zeros(())
+        if config.reg_cov:
+            loss = loss + losses.coverage_of_rows(log_t.exp(), kept, mass, config.eps)
+        if config.reg_skew:
+            skew = losses.skewness(log_t if config.skew_rows == "kept" else log_t[:, :skewed])
+            total += float(skew.detach())
+            loss = loss + skew
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+    if items is None:
+        add_gradient(model.items, leaf.grad)
+    elif leaf.grad is not None:
+        vectors.backward(leaf.grad)  # type: ignore[no-untyped-call]
+    return total
+
+
+def add_gradient(parameter: Tensor, gradient: Tensor | None) -> None:
+    """parameter.grad += gradient."""
+    if gradient is not None:
+        parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+
+
+EPOCHS = {"accuracy": accuracy_epoch, "diversity": diversity_epoch}

@@ -1,0 +1,223 @@
+"""The chunked, blocked training steps against autograd of the dense equations, and laws of an epoch."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from torch.testing import assert_close
+
+from divmf import losses
+from divmf.interactions import Interactions
+from divmf.model import MF
+from divmf.select import top
+from divmf.training import (
+    UNREACHABLE,
+    TrainConfig,
+    TrainingDiverged,
+    accuracy_epoch,
+    adam,
+    block_lengths,
+    diversity_epoch,
+    diversity_gradient,
+    epoch_rng,
+    initial_model,
+)
+
+
+def some_data(n_users: int = 13, n_items: int = 11, seed: int = 0) -> Interactions:
+    import polars as pl
+
+    rng = np.random.default_rng(seed)
+    met = rng.random((n_users, n_items)) < 0.3
+    met[np.arange(n_users), rng.integers(0, n_items, n_users)] = True
+    met[rng.integers(0, n_users, n_items), np.arange(n_items)] = True
+    users, items = np.nonzero(met)
+    return Interactions.from_frame(pl.DataFrame({"user_id": users, "item_id": items}))
+
+
+def some_model(data: Interactions, seed: int = 0) -> MF:
+    generator = torch.Generator().manual_seed(seed)
+    tables = [torch.randn(n, 4, generator=generator, dtype=torch.float64) for n in (data.n_users, data.n_items)]
+    bias = torch.randn(data.n_items, generator=generator, dtype=torch.float64)
+    return MF(tables[0].requires_grad_(), tables[1].requires_grad_(), bias)
+
+
+def dense_gradient(model: MF, data: Interactions, config: TrainConfig) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Autograd of the equations on the whole matrix at once."""
+    scores = model.scores(slice(None))
+    if config.mask_seen:
+        scores = scores.masked_fill(torch.from_numpy(data.matrix.toarray() > 0), UNREACHABLE)
+    extra = config.unmask if config.unmask_policy == "top" else 0
+    kept = top(scores, min(config.k + extra, data.n_items))[0]
+    log_t = losses.log_mass(scores, kept)
+    loss = torch.zeros((), dtype=torch.float64)
+    if config.reg_cov:
+        loss = loss + losses.coverage(losses.column_mass(log_t.exp(), kept, data.n_items), config.eps)
+    if config.reg_skew:
+        loss = loss + losses.skewness(log_t if config.skew_rows == "kept" else log_t[:, : config.k])
+    users, items = torch.autograd.grad(loss, (model.users, model.items))
+    return users, items, float(loss.detach())
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 99), st.integers(1, 200), st.booleans(),
+    st.sampled_from([(True, True), (True, False), (False, True)]),
+    st.sampled_from(["top", "none"]), st.sampled_from(["list", "kept"]),
+)  # fmt: skip
+def test_chunk_size_does_not_change_the_gradient(
+    seed: int, block: int, mask_seen: bool, used: tuple[bool, bool], policy: Any, skew_rows: Any
+) -> None:
+    data = some_data(seed=seed)
+    config = TrainConfig(
+        k=2, unmask=3, unmask_policy=policy, mask_seen=mask_seen, reg_cov=used[0], reg_skew=used[1], skew_rows=skew_rows
+    )
+    model = some_model(data, seed)
+    users, items, loss = dense_gradient(model, data, config)
+    total = diversity_gradient(model, np.arange(data.n_users), None, data.matrix, config, 0, block_scores=block)
+    assert_close(model.users.grad, users, rtol=1e-10, atol=1e-12)
+    assert_close(model.items.grad, items, rtol=1e-10, atol=1e-12)
+    assert total == pytest.approx(loss, rel=1e-10)
+
+
+def test_one_block_of_everything_is_the_full_batch() -> None:
+    data = some_data()
+    config = TrainConfig(k=2, unmask=3)
+    whole, block = some_model(data), some_model(data)
+    everything = np.arange(data.n_users)
+    diversity_gradient(whole, everything, None, data.matrix, config, 0)
+    diversity_gradient(block, everything, np.arange(data.n_items), data.matrix, config, 0)
+    assert_close(block.users.grad, whole.users.grad, rtol=1e-10, atol=1e-12)
+    assert_close(block.items.grad, whole.items.grad, rtol=1e-10, atol=1e-12)
+
+
+def test_a_block_has_the_gradient_of_its_submatrix() -> None:
+    # users 2, 5, 6 × items 0, 3, 4, 7, 9: k = 4 of 11 items gives ceil(4·5/11) = 2 listed, ceil(6/3) = 2 unmasked
+    data = some_data()
+    config = TrainConfig(k=4, unmask=6)
+    users, items = np.array([2, 5, 6]), np.array([0, 3, 4, 7, 9])
+    assert block_lengths(config, data.n_items, len(items)) == (2, 2, 2)
+    model = some_model(data)
+    diversity_gradient(model, users, items, data.matrix, config, 0)
+    scores = (model.scores(slice(None)))[users][:, items]
+    scores = scores.masked_fill(torch.from_numpy(data.matrix.toarray()[users][:, items] > 0), UNREACHABLE)
+    expected = torch.autograd.grad(
+        losses.diversity(scores, top(scores, 4)[0], 2, config.eps), (model.users, model.items)
+    )
+    assert_close(model.users.grad, expected[0], rtol=1e-10, atol=1e-12)
+    assert_close(model.items.grad, expected[1], rtol=1e-10, atol=1e-12)
+
+
+def test_released_blocks_have_their_own_lengths() -> None:
+    released = TrainConfig(preset="release")
+    assert (released.k, released.mask_seen, released.carry_adam) == (10, False, True)
+    # 4 blocks of 25 of 100 items: ceil(10/4) of T, ceil(100/4) unmasked, the full 10 in Reg_skew
+    assert block_lengths(released, 100, 25) == (3, 25, 10)
+    assert block_lengths(TrainConfig(k=10), 100, 25) == (3, 25, 3)
+
+
+def test_what_is_set_by_name_wins_over_the_preset() -> None:
+    assert TrainConfig(preset="release", k=7).k == 7
+    assert TrainConfig(preset="paper") == TrainConfig(
+        preset="paper", accuracy="bpr", k=5, learning_rate=0.001, l2=0.0001
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"k": 0}, {"k": -3}, {"dim": 0}, {"learning_rate": -1}, {"rows": 0}, {"unmask_policy": "best"}, {"eps": 0}],
+)
+def test_absurd_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        TrainConfig(**wrong)
+
+
+def test_an_epoch_draws_the_same_whatever_came_before() -> None:
+    assert epoch_rng(3, "accuracy", 7).random() == epoch_rng(3, "accuracy", 7).random()
+    draws = {epoch_rng(s, p, e).random() for s in (0, 1) for p in ("accuracy", "diversity") for e in (1, 2)}
+    assert len(draws) == 8
+
+
+@pytest.mark.parametrize("accuracy", ["bpr", "mse"])
+def test_one_accuracy_step_follows_autograd_of_the_loss_on_its_samples(accuracy: Any) -> None:
+    from divmf.sampling import batches
+
+    data = some_data()
+    config = TrainConfig(accuracy=accuracy, negatives=2, batch=10_000, l2=0.0)
+    model = some_model(data)
+    expected = some_model(data)
+    ((users, met, unmet),) = list(batches(data, 5000, 2, epoch_rng(0, "accuracy", 1)))
+    scores = expected.scores(slice(None))
+    pairs = torch.from_numpy(users), torch.from_numpy(met), torch.from_numpy(unmet)
+    positive, negative = scores[pairs[0], pairs[1]][:, None], scores[pairs[0][:, None], pairs[2]]
+    losses.ACCURACY_LOSSES[accuracy](positive, negative).backward()
+    optimiser = torch.optim.SGD([model.users, model.items], lr=1.0)
+    before = model.copy()
+    accuracy_epoch(model, data, config, optimiser, epoch_rng(0, "accuracy", 1))
+    assert_close(before.users - model.users.detach(),
+                 expected.users.grad, rtol=1e-9, atol=1e-10)  # fmt: skip
+    assert_close(before.items - model.items.detach(), expected.items.grad, rtol=1e-9, atol=1e-10)
+
+
+def trained(threads: int, config: TrainConfig, data: Interactions) -> MF:
+    import numba
+
+    before = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(threads)
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    try:
+        model = initial_model(data.n_users, data.n_items, config)
+        optimiser = adam(model, 0.01, config.l2)
+        for epoch in (1, 2):
+            accuracy_epoch(model, data, config, optimiser, epoch_rng(config.seed, "accuracy", epoch))
+            diversity_epoch(model, data, config, optimiser, epoch_rng(config.seed, "diversity", epoch))
+    finally:
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])
+    return model
+
+
+@pytest.mark.parametrize("policy", ["top", "random"])
+def test_the_number_of_threads_does_not_change_the_result(policy: Any) -> None:
+    data = some_data(200, 80)
+    config = TrainConfig(k=3, unmask=10, unmask_policy=policy, batch=512, rows=50, columns=30)
+    one, two = trained(1, config, data), trained(2, config, data)
+    assert_close(one.users, two.users, rtol=1e-4, atol=1e-5)
+    assert_close(one.items, two.items, rtol=1e-4, atol=1e-5)
+
+
+def test_diversity_epochs_lower_the_loss_and_spread_the_lists() -> None:
+    data = some_data(60, 40)
+    config = TrainConfig(k=3, unmask=10)
+    model = initial_model(data.n_users, data.n_items, config)
+    optimiser = adam(model, 0.02, config.l2)
+    found = [diversity_epoch(model, data, config, optimiser, epoch_rng(0, "diversity", e)) for e in range(1, 40)]
+    assert found[-1] < found[0] - 0.3
+
+
+def test_a_loss_that_is_no_number_stops_training() -> None:
+    data = some_data()
+    model = some_model(data)
+    with torch.no_grad():
+        model.users[0, 0] = torch.nan
+    optimiser = torch.optim.SGD([model.users, model.items], lr=0.1)
+    with pytest.raises(TrainingDiverged, match="smaller learning rate"):
+        accuracy_epoch(model, data, TrainConfig(), optimiser, epoch_rng(0, "accuracy", 1))
+    with pytest.raises(TrainingDiverged, match="diversity loss"):
+        diversity_epoch(model, data, TrainConfig(k=2), optimiser, epoch_rng(0, "diversity", 1))
+
+
+def test_a_user_who_has_seen_nearly_everything_gives_no_nan() -> None:
+    import polars as pl
+
+    pairs = [(0, i) for i in range(9)] + [(u, u % 10) for u in range(1, 12)]
+    data = Interactions.from_frame(pl.DataFrame(pairs, schema=["user_id", "item_id"], orient="row"))
+    model = some_model(data)
+    total = diversity_gradient(model, np.arange(data.n_users), None, data.matrix, TrainConfig(k=5, unmask=100), 0)
+    assert np.isfinite(total)
+    assert torch.isfinite(model.users.grad).all()
+    assert torch.isfinite(model.items.grad).all()
