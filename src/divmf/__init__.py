@@ -1,0 +1,52 @@
+"""divmf: aggregately diversified recommendation.
+
+Good lists for each user, and a fair chance for the whole catalogue. The names below are loaded when first used,
+so that `import divmf` takes no time.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from divmf import datasets, rerank
+    from divmf.curve import Curve, Point
+    from divmf.estimator import DivMF, Recommender, diversify, load
+    from divmf.interactions import Interactions
+    from divmf.metrics import Estimate, compare, evaluate, measure
+    from divmf.model import MF
+    from divmf.split import Split, hold_out, leave_one_out
+    from divmf.topk import TopK
+    from divmf.training import TrainConfig, TrainingDiverged
+
+__version__ = version("divmf")
+
+_HOME = {
+    "Curve": "curve", "Point": "curve",
+    "DivMF": "estimator", "Recommender": "estimator", "diversify": "estimator", "load": "estimator",
+    "Interactions": "interactions",
+    "Estimate": "metrics", "compare": "metrics", "evaluate": "metrics", "measure": "metrics",
+    "MF": "model",
+    "Split": "split", "hold_out": "split", "leave_one_out": "split",
+    "TopK": "topk",
+    "TrainConfig": "training", "TrainingDiverged": "training",
+}  # fmt: skip
+_ROOMS = ("datasets", "rerank")
+
+__all__ = [
+    "MF", "Curve", "DivMF", "Estimate", "Interactions", "Point", "Recommender", "Split", "TopK", "TrainConfig",
+    "TrainingDiverged", "compare", "datasets", "diversify", "evaluate", "hold_out", "leave_one_out", "load", "measure",
+    "rerank",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"divmf.{name}")
+    if name in _HOME:
+        return getattr(import_module(f"divmf.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'divmf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

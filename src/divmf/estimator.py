@@ -1,0 +1,221 @@
+"""DivMF: the face for users. fit → curve → at → recommend."""
+
+import logging
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import polars as pl
+import torch
+from pydantic.dataclasses import dataclass as settings
+from scipy import sparse
+
+from divmf.curve import Curve, Point
+from divmf.fitting import fit
+from divmf.ids import Array
+from divmf.model import MF
+from divmf.runs import Run, read_json, read_model, read_split, versions, write_json, write_model, write_split
+from divmf.split import Split
+from divmf.topk import TopK, recommend
+from divmf.training import TrainConfig
+
+log = logging.getLogger(__name__)
+Seen = Literal["train", "train+valid", "all"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommender:
+    """One operating point, ready to recommend: a model, and what its users have met."""
+
+    weights: MF
+    split: Split
+    point: Point
+    k: int = 5
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {self.point.valid[name]:.4g}" for name in ("ndcg", "coverage", "gini"))
+        return f"Recommender({self.point.phase} epoch {self.point.epoch}; validation {shown})"
+
+    def lists(
+        self, k: int | None = None, users: Sequence[Any] | pl.Series | None = None, seen: Seen = "train+valid"
+    ) -> TopK:
+        """The k best items of each user (of all users if none are named) that the user has not met.
+
+        seen: which of a user's interactions stay out of the list. "train+valid" keeps the test item possible, so
+        that the lists can be evaluated; take "all" for lists that people will see.
+        """
+        k = self.k if k is None else k
+        if not 1 <= k <= self.split.n_items:
+            raise ValueError(f"k={k} must be from 1 to the number of items, {self.split.n_items}")
+        rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
+        items, scores = recommend(self.weights, seen_matrix(self.split, seen), k, rows)
+        chosen = self.split.user_ids if rows is None else self.split.user_ids.gather(rows)
+        lists = TopK(items, scores, chosen, self.split.item_ids)
+        if short := int((lists.lengths < k).sum()):
+            log.warning("%s users have fewer than %d items left to recommend; their lists are shorter", f"{short:,}", k)
+        return lists
+
+    def recommend(
+        self, users: Sequence[Any] | pl.Series, k: int | None = None, seen: Seen = "train+valid"
+    ) -> tuple[Array, Array]:
+        """Original ids and scores of the best items, a row a user: two arrays (users, k).
+
+        Where a user has fewer items left, the id is None (−1 for integer ids) and the score −inf.
+        """
+        lists = self.lists(k, users, seen)
+        ids = lists.item_ids.to_numpy()
+        none: Any = -1 if ids.dtype.kind == "i" else None
+        return np.where(lists.items >= 0, ids[lists.items], none), lists.scores
+
+    def recommend_frame(
+        self, k: int | None = None, users: Sequence[Any] | None = None, seen: Seen = "train+valid"
+    ) -> pl.DataFrame:
+        """user_id, item_id, score, rank (from 1): all users, or the ones named."""
+        return self.lists(k, users, seen).frame
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model, its ids and its users' interactions into a folder; nothing is pickled."""
+        folder = Path(folder)
+        if folder.exists() and not (folder / "model.json").exists() and any(folder.iterdir()):
+            raise ValueError(f"{folder} is not empty and not a saved model; choose another folder")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        write_model(made / "model.safetensors", self.weights)
+        write_split(self.split, made)
+        write_json(made / "model.json", {"k": self.k, "point": self.point.to_json(), "versions": versions()})
+        if folder.exists():
+            shutil.rmtree(folder)
+        made.replace(folder)
+
+
+@settings(frozen=True, kw_only=True)
+class DivMF(TrainConfig):
+    """Matrix factorization, first trained for accuracy, then for aggregate diversity (the paper's Algorithm 1).
+
+    Its arguments are the settings of `TrainConfig`; `fit` returns self; what was learnt is in `curve`, and
+    `at` chooses a point of it.
+    """
+
+    def fit(self, split: Split, run: str | Path | None = None) -> Self:
+        """Train on a split. run: a folder that keeps every epoch, so a stopped fit can go on; else a temporary one."""
+        return self._train(split, run, None)
+
+    def _train(self, split: Split, run: str | Path | None, start: MF | None) -> Self:
+        if not isinstance(split, Split):
+            raise ValueError(f"fit takes a Split, not {type(split).__name__}; make one with data.leave_one_out()")
+        if run is None:
+            folder = tempfile.mkdtemp(prefix="divmf-")
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            run = folder
+        config = TrainConfig(**{item.name: getattr(self, item.name) for item in fields(TrainConfig)})
+        opened = Run.start(run, split, config)
+        for _ in fit(opened, split, config, start):
+            pass
+        return self._fitted(opened, split)
+
+    def _fitted(self, run: Run, split: Split) -> Self:
+        # a frozen dataclass of settings, so what fit learns is set beside them
+        object.__setattr__(self, "run_", run)
+        object.__setattr__(self, "split_", split)
+        return self
+
+    @classmethod
+    def load(cls, run: str | Path) -> Self:
+        """A fitted DivMF from its run folder."""
+        opened = Run.open(run)
+        return cls(**asdict(opened.config))._fitted(opened, opened.split)
+
+    @property
+    def run(self) -> Run:
+        """The run folder of the fit."""
+        if not hasattr(self, "run_"):
+            raise ValueError("this DivMF was not fitted yet; call fit(split) first")
+        fitted: Run = self.run_
+        return fitted
+
+    @property
+    def curve(self) -> Curve:
+        """Every epoch as a point: accuracy and diversity, on validation and test."""
+        return self.run.curve
+
+    def at(
+        self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
+        coverage: float | None = None, epoch: int | None = None,
+    ) -> Recommender:  # fmt: skip
+        """The operating point by one criterion, chosen on validation; see `Curve.choose`."""
+        point = self.curve.choose(rule, ndcg_drop=ndcg_drop, gini=gini, coverage=coverage, epoch=epoch)
+        split: Split = self.split_  # type: ignore[attr-defined]
+        return Recommender(self.run.model(point), split, point, self.k)
+
+    def recommend(self, users: Sequence[Any] | pl.Series, k: int | None = None) -> tuple[Array, Array]:
+        """`at(ndcg_drop=0.05).recommend(…)`: the usual operating point."""
+        return self.at(ndcg_drop=0.05).recommend(users, k)
+
+    def recommend_frame(self, k: int | None = None) -> pl.DataFrame:
+        """`at(ndcg_drop=0.05).recommend_frame(…)`: the usual operating point."""
+        return self.at(ndcg_drop=0.05).recommend_frame(k)
+
+    def save(self, folder: str | Path) -> None:
+        """`at(ndcg_drop=0.05).save(…)`: the usual operating point. The whole curve lives in the run folder."""
+        self.at(ndcg_drop=0.05).save(folder)
+
+
+def seen_matrix(split: Split, seen: Seen) -> sparse.csr_array:
+    """The interactions that stay out of a list."""
+    matrices = {"train": lambda: split.train.matrix, "train+valid": lambda: split.seen, "all": lambda: split.known}
+    if seen not in matrices:
+        raise ValueError(f"seen={seen!r} is unknown; choose one of {', '.join(map(repr, matrices))}")
+    return matrices[seen]()
+
+
+def load(folder: str | Path) -> Recommender:
+    """A saved model, or the picked point of a run folder."""
+    folder = Path(folder)
+    if (folder / "model.json").exists():
+        about = read_json(folder / "model.json")
+        point = Point.from_json(about["point"])
+        return Recommender(read_model(folder / "model.safetensors"), read_split(folder), point, about["k"])
+    if (folder / "config.json").exists():
+        run = Run.open(folder)
+        return Recommender(run.model(run.picked), run.split, run.picked, run.config.k)
+    raise ValueError(f"{folder} is neither a saved model nor a run folder")
+
+
+def diversify(
+    user_factors: Any,
+    item_factors: Any,
+    split: Split,
+    item_bias: Any = None,
+    run: str | Path | None = None,
+    **settings: Any,
+) -> DivMF:
+    """The diversity phase on factors trained elsewhere; rows in the order of split.user_ids and split.item_ids.
+
+    settings: those of `DivMF`, such as k, unmask, diversity_epochs.
+    """
+    users, items = (
+        torch.as_tensor(np.asarray(table), dtype=torch.float32).clone() for table in (user_factors, item_factors)
+    )
+    if users.ndim != 2 or items.ndim != 2 or users.shape[1] != items.shape[1]:
+        raise ValueError(
+            f"factors of shapes {tuple(users.shape)} and {tuple(items.shape)} do not multiply: they need one width"
+        )
+    for name, table, n_rows in (("user_factors", users, split.n_users), ("item_factors", items, split.n_items)):
+        if len(table) != n_rows:
+            raise ValueError(
+                f"{name} has {len(table):,} rows, the split {n_rows:,}; order them as split.user_ids and split.item_ids"
+            )
+        if not torch.isfinite(table).all():
+            raise ValueError(f"{name} holds NaN or infinite numbers")
+    bias = (
+        torch.zeros(split.n_items)
+        if item_bias is None
+        else torch.as_tensor(np.asarray(item_bias), dtype=torch.float32).clone()
+    )
+    model = DivMF(**({"dim": users.shape[1]} | settings | {"accuracy_epochs": 0}))
+    return model._train(split, run, MF(users, items, bias))

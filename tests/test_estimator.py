@@ -1,0 +1,143 @@
+"""The face for users: ids in, ids out, and what is saved is what is loaded."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import divmf
+from divmf.datasets import marketplace
+
+
+@pytest.fixture(scope="module")
+def split() -> divmf.Split:
+    return marketplace(users=150, items=80, interactions=2500, seed=3).leave_one_out(0)
+
+
+@pytest.fixture(scope="module")
+def fitted(split: divmf.Split) -> divmf.DivMF:
+    model = divmf.DivMF(
+        k=4, dim=8, unmask=20, learning_rate=0.02, diversity_rate=0.02, accuracy_epochs=8, diversity_epochs=12
+    )
+    assert model.fit(split) is model
+    return model
+
+
+def test_the_curve_has_a_row_an_epoch_with_validation_and_test(fitted: divmf.DivMF) -> None:
+    frame = fitted.curve.frame
+    assert frame["phase"].value_counts().sort("phase")["count"].to_list()[1] == 12
+    for part in ("valid", "test"):
+        for metric in ("ndcg", "hit", "coverage", "entropy", "gini", "popularity", "head_share", "tail_share"):
+            assert frame[f"{part}_{metric}"].is_finite().all()
+
+
+def test_diversifying_spreads_the_lists(fitted: divmf.DivMF) -> None:
+    curve = fitted.curve
+    assert curve.points[-1].test["gini"] < curve.base.test["gini"] - 0.05
+    assert curve.points[-1].test["coverage"] > curve.base.test["coverage"]
+
+
+def test_recommendations_carry_the_original_ids_and_hold_nothing_seen(fitted: divmf.DivMF, split: divmf.Split) -> None:
+    chosen = fitted.at(epoch=12)
+    users = split.user_ids[[5, 3, 77]].to_list()
+    ids, scores = chosen.recommend(users, k=6)
+    assert ids.shape == scores.shape == (3, 6)
+    assert (np.diff(scores, axis=1) <= 0).all()
+    met = pl.concat([split.train.frame, split.valid.frame]).select("user_id", "item_id")
+    listed = pl.DataFrame({"user_id": np.repeat(users, 6), "item_id": ids.ravel().astype(str)})
+    assert listed.join(met, on=["user_id", "item_id"]).is_empty()
+    frame = chosen.recommend_frame(k=6)
+    assert frame.columns == ["user_id", "item_id", "score", "rank"]
+    for row, user in enumerate(users):
+        assert frame.filter(pl.col("user_id") == user).sort("rank")["item_id"].to_list() == ids[row].tolist()
+    everything = chosen.recommend_frame(k=6, seen="all")
+    assert everything.join(split.test.frame, on=["user_id", "item_id"]).is_empty()
+
+
+def test_scores_are_the_dot_products_of_the_saved_vectors(fitted: divmf.DivMF, split: divmf.Split) -> None:
+    chosen = fitted.at(epoch=3)
+    lists = chosen.lists(5)
+    weights = chosen.weights
+    row = 17
+    expected = weights.users[row] @ weights.items[lists.items[row].tolist()].T
+    np.testing.assert_allclose(lists.scores[row], expected.numpy(), rtol=1e-5)
+
+
+def test_a_saved_model_gives_the_same_lists(fitted: divmf.DivMF, tmp_path: Path) -> None:
+    chosen = fitted.at(ndcg_drop=0.1)
+    chosen.save(tmp_path / "model")
+    chosen.save(tmp_path / "model")  # again: replaced
+    loaded = divmf.load(tmp_path / "model")
+    assert loaded.recommend_frame().equals(chosen.recommend_frame())
+    assert loaded.point == chosen.point
+    assert {path.suffix for path in (tmp_path / "model").iterdir()} == {".json", ".parquet", ".safetensors"}
+    with pytest.raises(ValueError, match="neither a saved model nor a run"):
+        divmf.load(tmp_path)
+    (tmp_path / "file.txt").write_text("mine")
+    with pytest.raises(ValueError, match="not a saved model"):
+        chosen.save(tmp_path)
+
+
+def test_a_run_folder_can_be_opened_as_a_fitted_model(split: divmf.Split, tmp_path: Path) -> None:
+    model = divmf.DivMF(k=3, dim=4, accuracy_epochs=2, diversity_epochs=2).fit(split, run=tmp_path / "run")
+    again = divmf.DivMF.load(tmp_path / "run")
+    assert again == model
+    assert again.at(epoch=2).recommend_frame().equals(model.at(epoch=2).recommend_frame())
+    model.run.pick(epoch=1)
+    assert divmf.load(tmp_path / "run").point.epoch == 1
+
+
+def test_a_temporary_run_folder_goes_with_the_model(split: divmf.Split) -> None:
+    model = divmf.DivMF(k=3, dim=4, accuracy_epochs=1, diversity_epochs=0).fit(split)
+    folder = model.run.folder
+    assert folder.exists()
+    del model
+    import gc
+
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_diversify_starts_from_factors_trained_elsewhere(split: divmf.Split) -> None:
+    rng = np.random.default_rng(0)
+    users, items = rng.normal(size=(split.n_users, 6)), rng.normal(size=(split.n_items, 6))
+    items[:5] *= 4  # a few items are everybody's
+    found = divmf.diversify(users, items, split, k=4, unmask=20, diversity_rate=0.02, diversity_epochs=25)
+    assert [point.phase for point in found.curve.points] == ["accuracy"] + ["diversity"] * 25
+    np.testing.assert_allclose(found.at(epoch=0).weights.users.numpy(), users, rtol=1e-6)
+    assert found.curve.points[-1].test["gini"] < found.curve.base.test["gini"] - 0.1
+    assert users.flags.writeable
+    with pytest.raises(ValueError, match=r"user_factors has 149 rows, the split 150"):
+        divmf.diversify(users[:-1], items, split)
+    with pytest.raises(ValueError, match="do not multiply"):
+        divmf.diversify(users[:, :3], items, split)
+    with pytest.raises(ValueError, match="NaN"):
+        divmf.diversify(users * np.nan, items, split)
+
+
+def test_wrong_calls_say_what_to_do(fitted: divmf.DivMF, split: divmf.Split) -> None:
+    with pytest.raises(ValueError, match=r"not fitted yet; call fit"):
+        _ = divmf.DivMF().curve
+    with pytest.raises(ValueError, match=r"make one with data.leave_one_out"):
+        divmf.DivMF().fit(split.train)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'nobody'"):
+        fitted.at(epoch=1).recommend(["nobody"])
+    with pytest.raises(ValueError, match="the given ids are integers"):
+        fitted.at(epoch=1).recommend([1, 2])
+    with pytest.raises(ValueError, match="k=81 must be from 1 to"):
+        fitted.at(epoch=1).lists(81)
+    with pytest.raises(ValueError, match="seen='none' is unknown"):
+        fitted.at(epoch=1).lists(seen="none")  # type: ignore[arg-type]
+
+
+def test_a_user_with_few_items_left_gets_a_shorter_list() -> None:
+    pairs = [
+        (u, i) for u in range(6) for i in range(7) if (i < 6 if u == 0 else (u + i) % 3)
+    ]  # user 0 met all but item 6
+    data = divmf.Interactions.from_frame(pl.DataFrame(pairs, schema=["user_id", "item_id"], orient="row"))
+    model = divmf.DivMF(k=3, dim=2, unmask=2, accuracy_epochs=1, diversity_epochs=2).fit(data.leave_one_out(0))
+    ids, scores = model.at(epoch=2).recommend([0], seen="all")
+    assert ids.tolist() == [[6, -1, -1]]
+    assert np.isinf(scores[0, 1:]).all()
+    assert model.at(epoch=2).recommend_frame(users=[0], seen="all").height == 1

@@ -1,0 +1,165 @@
+"""Runs: schedules, early stopping, and that a run stopped anywhere ends as one never stopped."""
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from divmf.curve import Point
+from divmf.datasets import marketplace
+from divmf.fitting import Training, converged, fit
+from divmf.runs import Run
+from divmf.split import Split
+from divmf.training import TrainConfig, TrainingDiverged
+
+SETTINGS: dict[str, Any] = {"k": 3, "dim": 8, "unmask": 10, "patience": 2, "accuracy_epochs": 6, "diversity_epochs": 5,
+                            "learning_rate": 0.02, "diversity_rate": 0.01}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return marketplace(users=120, items=60, interactions=1500, seed=1).leave_one_out(0)
+
+
+def finished(folder: Path, split: Split, config: TrainConfig) -> Run:
+    run = Run.start(folder, split, config)
+    for _ in fit(run, split, config):
+        pass
+    return run
+
+
+def numbers(run: Run) -> list[Any]:
+    """All that a run says, but for how long it took."""
+    rows = [point.to_json() for point in run.curve.points]
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+
+
+def test_the_accuracy_phase_comes_first_and_its_best_weights_are_restored(tmp_path: Path, split: Split) -> None:
+    run = finished(tmp_path / "run", split, TrainConfig(**SETTINGS))
+    phases = [point.phase for point in run.curve.points]
+    assert phases == sorted(phases)  # "accuracy" before "diversity"
+    assert phases.count("diversity") == 5
+    base = run.curve.base
+    assert base.valid["ndcg"] == max(point.valid["ndcg"] for point in run.curve.points if point.phase == "accuracy")
+    again = Training(run, split, run.config, run.model(base), {}, [])
+    from divmf.fitting import measure_both
+
+    assert measure_both(again.model, split, 3) == (base.valid, base.test)
+
+
+@pytest.mark.parametrize(
+    ("history", "done"),
+    [([], False), ([0.1], False), ([0.1, 0.2, 0.1], False), ([0.1, 0.2, 0.1, 0.2], True), ([0.1] * 3, True),
+     ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], True)],
+)  # fmt: skip
+def test_accuracy_has_converged_after_patience_epochs_without_a_better_one(history: list[float], done: bool) -> None:
+    points = [Point("accuracy", epoch, {"ndcg": value}, {}) for epoch, value in enumerate(history, 1)]
+    config = TrainConfig(patience=2, accuracy_epochs=6)
+    assert converged(Training(None, None, config, None, {}, points)) is done  # type: ignore[arg-type]
+
+
+def test_alternating_takes_turns(tmp_path: Path, split: Split) -> None:
+    run = finished(
+        tmp_path / "run", split, TrainConfig(**SETTINGS | {"schedule": "alternating", "diversity_epochs": 3})
+    )
+    assert [(point.phase, point.epoch) for point in run.curve.points] == [
+        (phase, epoch) for epoch in (1, 2, 3) for phase in ("accuracy", "diversity")
+    ]
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "alternating"])
+@pytest.mark.parametrize("stop", [1, 3, 6, 7, 8])
+def test_a_run_stopped_anywhere_ends_with_the_numbers_of_one_never_stopped(
+    tmp_path: Path, split: Split, stop: int, schedule: str
+) -> None:
+    config = TrainConfig(**SETTINGS | {"schedule": schedule, "rows": 50, "columns": 25})
+    whole = finished(tmp_path / "whole", split, config)
+    run = Run.start(tmp_path / "part", split, config)
+    for _ in islice(fit(run, split, config), stop):
+        pass
+    assert numbers(finished(tmp_path / "part", split, config)) == numbers(whole)
+    for name in ("000", "005"):
+        weights = [Run(tmp_path / which).folder / "points" / f"{name}.safetensors" for which in ("whole", "part")]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_a_kill_between_two_writes_is_mended(tmp_path: Path, split: Split) -> None:
+    config = TrainConfig(**SETTINGS)
+    whole = finished(tmp_path / "whole", split, config)
+    run = Run.start(tmp_path / "run", split, config)
+    for _ in islice(fit(run, split, config), 3):
+        pass
+    state = run.state_file.read_bytes()
+    for _ in islice(fit(run, split, config), 1):
+        pass
+    run.state_file.write_bytes(state)  # as if the line of epoch 4 was written, its state not
+    with run.log_file.open("a") as file:
+        file.write('{"phase": "accu')  # and the next line cut off
+    assert numbers(finished(tmp_path / "run", split, config)) == numbers(whole)
+
+
+def test_a_finished_run_can_be_made_longer(tmp_path: Path, split: Split) -> None:
+    short = TrainConfig(**SETTINGS | {"diversity_epochs": 2})
+    finished(tmp_path / "run", split, short)
+    longer = finished(tmp_path / "run", split, TrainConfig(**SETTINGS))
+    assert numbers(longer) == numbers(finished(tmp_path / "whole", split, TrainConfig(**SETTINGS)))
+
+
+def test_the_seed_is_the_only_thing_results_depend_on(tmp_path: Path, split: Split) -> None:
+    runs = [finished(tmp_path / str(n), split, TrainConfig(**SETTINGS | {"seed": s})) for n, s in enumerate((0, 0, 1))]
+    assert numbers(runs[0]) == numbers(runs[1])
+    assert numbers(runs[0]) != numbers(runs[2])
+
+
+def test_a_run_folder_of_other_data_or_settings_is_refused(tmp_path: Path, split: Split) -> None:
+    config = TrainConfig(**SETTINGS)
+    Run.start(tmp_path / "run", split, config)
+    other = marketplace(users=100, items=60, interactions=1500, seed=2).leave_one_out(0)
+    with pytest.raises(ValueError, match="run of other data"):
+        Run.start(tmp_path / "run", other, config)
+    with pytest.raises(ValueError, match="dim was 8, now 9"):
+        Run.start(tmp_path / "run", split, TrainConfig(**SETTINGS | {"dim": 9}))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("")
+    with pytest.raises(ValueError, match="not a run folder"):
+        Run.start(tmp_path / "mine", split, config)
+
+
+def test_divergence_keeps_the_points_before_it(tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = TrainConfig(**SETTINGS)
+    run = Run.start(tmp_path / "run", split, config)
+    points = fit(run, split, config)
+    for point in points:
+        if point.phase == "diversity":
+            break
+    before = numbers(run)
+    monkeypatch.setattr("divmf.losses.skewness", lambda log_t: log_t.sum() * torch.nan)
+    with pytest.raises(TrainingDiverged):
+        next(points)
+    assert numbers(run) == before
+    assert run.pick(ndcg_drop=1.0).phase in ("accuracy", "diversity")
+
+
+def test_the_folder_reads_back_what_was_written(tmp_path: Path, split: Split) -> None:
+    config = TrainConfig(**SETTINGS)
+    run = finished(tmp_path / "run", split, config)
+    opened = Run.open(tmp_path / "run")
+    assert opened.config == config
+    for name in ("train", "valid", "test"):
+        assert getattr(opened.split, name).frame.equals(getattr(split, name).frame)
+    assert json.loads(opened.config_file.read_text())["versions"]["torch"] == torch.__version__
+    assert not list(run.folder.rglob("*.tmp"))
+    with pytest.raises(ValueError, match="no operating point was picked"):
+        _ = opened.picked
+    assert opened.pick(epoch=2).epoch == opened.picked.epoch == 2
+    with pytest.raises(ValueError, match="not a run folder"):
+        Run.open(tmp_path)
+
+
+def test_too_little_data_is_refused_before_training(tmp_path: Path, split: Split) -> None:
+    config = TrainConfig(k=61)
+    with pytest.raises(ValueError, match="k=61 is longer than the 60 items"):
+        next(fit(Run.start(tmp_path / "run", split, config), split, config))
