@@ -1,0 +1,72 @@
+"""The command line: the only place that prints or exits."""
+
+import os
+import sys
+
+import typer
+
+from divmf.cli.console import Out
+
+app = typer.Typer(
+    name="divmf",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Aggregately diversified recommendation: good lists for each user, a fair chance for the whole catalogue.\n\n"
+    "Try [bold]divmf demo[/bold]; then [bold]divmf train events.csv -o run[/bold],"
+    " [bold]divmf curve run[/bold], [bold]divmf pick run --ndcg-drop 5%[/bold],"
+    " [bold]divmf recommend run -o lists.parquet[/bold].",
+)
+
+
+def main() -> None:
+    """Run a command; errors become one line and an exit code: 1 the work failed, 2 the call was wrong."""
+    # threads that wait for work should not take the core from another process that has some
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from divmf.cli import data, demo, doctor, lists, train  # noqa: F401  (each registers its commands)
+
+    debug = "--debug" in sys.argv
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort:
+        code = failed("stopped", 1)
+    except KeyboardInterrupt:
+        code = failed("stopped", 1)
+    except typer.TyperException as error:
+        code = failed(usage(error), 2)
+    except Exception as error:
+        if debug:
+            raise
+        code = explain(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def failed(message: str, code: int) -> int:
+    """One line on stderr."""
+    Out().stderr.print(f"divmf: {message}", markup=False, soft_wrap=True)
+    return code
+
+
+def usage(error: typer.TyperException) -> str:
+    """A wrong call, with the way to its help."""
+    context = getattr(error, "ctx", None)
+    hint = f" (see `{context.command_path} --help`)" if context else ""
+    return " ".join(error.format_message().split()) + hint
+
+
+def explain(error: Exception) -> int:
+    """What an error means to the one who called."""
+    from pydantic import ValidationError
+
+    from divmf.cli.options import one_line
+
+    if isinstance(error, ValidationError):
+        return failed(one_line(error), 2)
+    if isinstance(error, ValueError):
+        return failed(str(error), 2)
+    if isinstance(error, OSError) and error.filename:
+        return failed(f"{error.filename}: {error.strerror}", 2)
+    if isinstance(error, ImportError | RuntimeError | OSError):
+        return failed(str(error).strip().splitlines()[0], 1)
+    return failed(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it", 1)

@@ -1,0 +1,104 @@
+"""What a command says, and where: results on stdout, everything else on stderr."""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+
+def console(stderr: bool) -> Console:
+    """A stream for people; a pipe has no width, so nothing is cut or folded there."""
+    made = Console(stderr=stderr, highlight=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=240)
+
+
+@dataclass
+class Out:
+    """The three flags every command has, and the two streams they steer."""
+
+    json: bool = False
+    quiet: bool = False
+    debug: bool = False
+    stdout: Console = field(default_factory=lambda: console(stderr=False))
+    stderr: Console = field(default_factory=lambda: console(stderr=True))
+
+    def listen(self) -> None:
+        """Show the library's log lines: warnings always, progress unless asked to be quiet."""
+        level = logging.DEBUG if self.debug else logging.WARNING if self.quiet or self.live else logging.INFO
+        handler: logging.Handler = logging.StreamHandler()
+        if self.live:  # above the progress bar, not through it
+            handler = RichHandler(console=self.stderr, show_time=False, show_path=False, show_level=False)
+        logger = logging.getLogger("divmf")
+        logger.handlers[:] = [handler]
+        logger.setLevel(level)
+
+    @property
+    def live(self) -> bool:
+        """Whether a progress bar may move."""
+        return self.stderr.is_terminal and not self.quiet
+
+    def say(self, text: str) -> None:
+        """A line for people; not with --json or -q."""
+        if not (self.json or self.quiet):
+            self.stdout.print(text, markup=False)
+
+    def note(self, text: str) -> None:
+        """A line for people about how it goes, on stderr; not with -q."""
+        if not self.quiet:
+            self.stderr.print(text, markup=False)
+
+    def result(self, document: Any) -> None:
+        """With --json: the one JSON document on stdout."""
+        if self.json:
+            print(json.dumps(document, ensure_ascii=False, default=str))
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """A table for people; not with --json or -q."""
+        if self.json or self.quiet:
+            return
+        cells = [list(row) for row in rows]
+        table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+        for number, name in enumerate(columns):
+            texts = all(isinstance(row[number], str) for row in cells)
+            table.add_column(name, justify="left" if texts else "right", overflow="fold")
+        for row in cells:
+            table.add_row(*(escape(cell) if isinstance(cell, str) else shown(cell) for cell in row))
+        self.stdout.print(table)
+
+    @contextmanager
+    def progress(self, what: str, total: int | None) -> Iterator["Bar"]:
+        """A progress bar on a terminal; elsewhere nothing moves and the log lines tell."""
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                   TimeElapsedColumn(), TextColumn("{task.fields[figures]}"))  # fmt: skip
+        with Progress(*columns, console=self.stderr, disable=not self.live, transient=True) as progress:
+            yield Bar(progress, progress.add_task(what, total=total, figures=""))
+
+
+@dataclass
+class Bar:
+    """One moving bar."""
+
+    progress: Progress
+    task: Any
+
+    def update(self, what: str, completed: int, total: int | None, figures: Mapping[str, float]) -> None:
+        """Move it, with the figures of the moment beside it."""
+        beside = "  ".join(f"{name} {shown(value)}" for name, value in figures.items())
+        self.progress.update(self.task, description=what, completed=completed, total=total, figures=beside)
+
+
+def shown(value: Any) -> str:
+    """A number as people read it."""
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "–" if value is None else str(value)

@@ -1,0 +1,109 @@
+"""divmf data list, fetch, describe, split."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from divmf.cli import app
+from divmf.cli.console import Out
+from divmf.cli.inputs import Columns, load_split
+from divmf.cli.options import command
+
+data = typer.Typer(no_args_is_help=True, help="Known datasets, their download, statistics, and the split as files.")
+app.add_typer(data, name="data")
+DATA = Annotated[str, typer.Argument(help="A file, a known name, 'synthetic', or a database URI.")]
+CORE = Annotated[int, typer.Option(help="Keep users and items with at least so many interactions.")]
+
+
+@command(data, "list")
+def show(out: Out) -> None:
+    """The datasets known by name, and whether they are here."""
+    from divmf.datasets import KNOWN, data_directory, find
+
+    rows = [(known, find(known.name)) for known in KNOWN.values()]
+    out.table(
+        f"in {data_directory()}",
+        ["name", "data set", "here", "from"],
+        [
+            [known.name, known.title, "yes" if path else "no", known.url or f"ask at {known.page}"]
+            for known, path in rows
+        ],
+    )
+    out.result([
+        {"name": known.name, "title": known.title, "path": str(path) if path else None, "url": known.url,
+         "citation": known.citation, "licence": known.licence}
+        for known, path in rows
+    ])  # fmt: skip
+
+
+@command(data, "fetch")
+def fetch(out: Out, name: Annotated[str, typer.Argument(help="A name from `divmf data list`.")]) -> None:
+    """Download a known dataset into the data directory; its hash is checked, a half file is never left."""
+    from divmf.datasets import fetch as download
+
+    path = download(name, progress=out.live)
+    out.say(f"{name} is in {path}")
+    out.result({"name": name, "path": str(path)})
+
+
+@command(data, "describe")
+def describe(
+    out: Out,
+    data: DATA,
+    k_core: CORE = 0,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also draw the skew (Figure 2): .html, .png or .svg.")
+    ] = None,
+    user: Columns.user = None,
+    item: Columns.item = None,
+    time: Columns.time = None,
+    query: Columns.query = None,
+) -> None:
+    """The row of the paper's Table 1, and the skew of its Figure 2."""
+    from divmf.datasets import describe as statistics
+    from divmf.datasets import open_data, skew_chart
+
+    read = open_data(data, user, item, time, query)
+    read = read.k_core(k_core) if k_core else read
+    found = statistics(read)
+    out.table(
+        data,
+        ["users", "items", "interactions", "density (%)", "held by top 10% of items"],
+        [
+            [
+                f"{found.users:,}",
+                found.items,
+                found.interactions,
+                f"{100 * found.density:.4f}",
+                f"{found.head_share:.1%}",
+            ]
+        ],
+    )
+    if output:
+        from divmf.report.charts import save_chart
+
+        save_chart(skew_chart(read), output)
+        out.note(f"wrote {output}")
+    out.result({"data": data, "k_core": k_core, "merged": read.merged} | asdict(found))
+
+
+@command(data, "split")
+def split(
+    out: Out,
+    data: DATA,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for train, valid, test and catalog .parquet.")],
+    k_core: CORE = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the draw, for data without times.")] = 0,
+    user: Columns.user = None,
+    item: Columns.item = None,
+    time: Columns.time = None,
+    query: Columns.query = None,
+) -> None:
+    """Write the split that `divmf train` makes with the same --k-core and --seed, with the original ids."""
+    made = load_split(out, data, k_core, seed, Columns(user, item, time, query))
+    made.write(output)
+    sizes = {name: len(getattr(made, name)) for name in ("train", "valid", "test")} | {"catalog": made.n_items}
+    out.say(f"wrote {output}: " + ", ".join(f"{name}.parquet {size:,}" for name, size in sizes.items()))
+    out.result({"output": str(output), "users": made.n_users} | sizes)

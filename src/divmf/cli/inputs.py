@@ -1,0 +1,60 @@
+"""How a command line names data: the same options and the same errors for every command."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from divmf.cli.console import Out
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where in the data the interactions are."""
+
+    user_name: str | None = None
+    item_name: str | None = None
+    time_name: str | None = None
+    query_text: str | None = None
+    split_name: str | None = None
+
+    user = Annotated[str | None, typer.Option(help="Name of the user column, if not a usual one.")]
+    item = Annotated[str | None, typer.Option(help="Name of the item column, if not a usual one.")]
+    time = Annotated[str | None, typer.Option(help="Name of the time column, if not a usual one.")]
+    query = Annotated[str | None, typer.Option(help="SQL query, when DATA is a database URI.")]
+    split = Annotated[
+        str | None,
+        typer.Option("--split-column", help="Column that says train, valid or test, if the data carries its split."),
+    ]
+
+
+def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns) -> Any:
+    """DATA as a split: read, cut to its core, one interaction held out for validation and one for the test."""
+    from divmf.datasets import open_data
+    from divmf.split import Split, users_in_train_only
+
+    if columns.split_name is not None:
+        split = Split.read(data, columns.split_name, seed)
+        out.note(f"{data}: {split!r}, as its column {columns.split_name!r} says")
+        return split
+    read = open_data(data, columns.user_name, columns.item_name, columns.time_name, columns.query_text)
+    if read.merged:
+        out.note(f"{data}: {read.merged:,} repeated pairs merged")
+    if k_core:
+        read = read.k_core(k_core)
+    split = read.leave_one_out(seed)
+    out.note(f"{data}: {read.n_users:,} users, {read.n_items:,} items, {len(read):,} interactions")
+    if only := users_in_train_only(split):
+        out.note(f"{data}: {only:,} users have fewer than three interactions: learnt from, not tested")
+    return split
+
+
+def positive_share(text: str, flag: str) -> float:
+    """'5%' or '0.05' as 0.05."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise ValueError(f"{flag} {text} is not a share; write 5% or 0.05") from None
+    if not 0 <= value <= 1:
+        raise ValueError(f"{flag} {text} is outside 0 to 100%; write 5% or 0.05")
+    return value

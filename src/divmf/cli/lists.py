@@ -1,0 +1,76 @@
+"""divmf recommend, evaluate."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from divmf.cli import app
+from divmf.cli.console import Out
+from divmf.cli.options import command
+
+
+@command(app, "recommend")
+def recommend(
+    out: Out,
+    run: Annotated[Path, typer.Argument(help="A run folder, or a saved model.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the lists go: .parquet, .csv, .tsv or .jsonl.")],
+    k: Annotated[int | None, typer.Option(help="Items per list; the run's own k if not given.")] = None,
+    users: Annotated[Path | None, typer.Option(help="A file of user ids; all users if not given.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="This epoch instead of the picked point; 0 is MF.")] = None,
+    seen: Annotated[
+        str, typer.Option(help="What stays out of a list: 'train+valid' (so that a test can find its item), 'train',"
+                          " or 'all' for lists that people will see.")
+    ] = "train+valid",
+) -> None:  # fmt: skip
+    """Write the lists of the picked operating point: user_id, item_id, score, rank."""
+    from divmf.estimator import DivMF, load
+    from divmf.tables import check_writable, find_column, read_table, write_table
+
+    check_writable(output)
+    chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
+    wanted = None
+    if users is not None:
+        table = read_table(users)
+        wanted = table[find_column(table, "user")].unique(maintain_order=True)
+    lists = chosen.lists(k, wanted, seen)  # type: ignore[arg-type]
+    write_table(lists.frame, output)
+    out.say(f"wrote {output}: {len(lists):,} lists of {lists.width} ({chosen.point.phase} epoch {chosen.point.epoch})")
+    out.result({"output": str(output), "users": len(lists), "k": lists.width, "epoch": chosen.point.epoch})
+
+
+@command(app, "evaluate")
+def evaluate(
+    out: Out,
+    lists: Annotated[Path, typer.Argument(help="Lists of any recommender: user_id, item_id, score and/or rank.")],
+    test: Annotated[Path, typer.Option(help="What the users really met: user_id, item_id.")],
+    catalog: Annotated[Path, typer.Option(help="All items there are: a file with an item column.")],
+    k: Annotated[
+        int | None, typer.Option(help="Length of the lists to measure; as long as they are, if not given.")
+    ] = None,
+    train: Annotated[Path | None, typer.Option(help="Training interactions: adds the popularity metrics.")] = None,
+    resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the 95% intervals.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+) -> None:
+    """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalogue, with 95% intervals."""
+    from divmf.interactions import Interactions
+    from divmf.metrics import METRICS, estimate
+    from divmf.tables import read_table
+    from divmf.topk import TopK
+
+    given, held_out = TopK.read(lists, read_table(catalog)), Interactions.read(test)
+    measured = given.for_users_of(held_out)
+    popularity = None if train is None else measured.matrix_of(Interactions.read(train)).sum(axis=0)
+    found = estimate(measured, measured.matrix_of(held_out), popularity, k, resamples, seed)
+    k = k or given.width
+    rows: list[list[Any]] = [
+        [METRICS[name].label, value, f"{value.low:.4f} … {value.high:.4f}", METRICS[name].definition]
+        for name, value in found.items()
+    ]
+    title = f"{lists}: {len(given):,} lists, k = {k}, catalogue of {given.n_items:,} items"
+    out.table(title, ["", "value", "95% interval", "definition"], rows)
+    out.result({
+        "k": k, "users": len(given), "catalog": given.n_items,
+        **{name: float(value) for name, value in found.items()},
+        "intervals": {name: [value.low, value.high] for name, value in found.items()},
+    })  # fmt: skip

@@ -1,0 +1,169 @@
+"""divmf train, curve, pick."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from divmf.cli import app
+from divmf.cli.console import Out
+from divmf.cli.inputs import Columns, load_split, positive_share
+from divmf.cli.options import command
+from divmf.training import TrainConfig
+
+MAIN_FLAGS = (
+    "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy", "preset",
+    "seed",
+)  # fmt: skip
+SHOWN = ("ndcg", "hit", "coverage", "entropy", "gini")
+
+
+@command(app, "train", TrainConfig, MAIN_FLAGS)
+def train(
+    out: Out,
+    data: Annotated[str, typer.Argument(help="A file, a known name (see `divmf data list`), or a database URI.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The run folder; an unfinished run there goes on.")],
+    k_core: Annotated[int, typer.Option(help="Keep users and items with at least so many interactions.")] = 0,
+    pick: Annotated[str, typer.Option(help="Operating point to pick: the validation nDCG one may lose.")] = "5%",
+    user: Columns.user = None,
+    item: Columns.item = None,
+    time: Columns.time = None,
+    query: Columns.query = None,
+    split_column: Columns.split = None,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Train for accuracy, then for diversity; the run folder holds every point of the curve.
+
+    Interrupted, the same command goes on where it stopped. Example:
+
+      divmf train events.csv -o run --k-core 5 --k 10
+    """
+    config, drop = TrainConfig(**settings), positive_share(pick, "--pick")
+    split = load_split(out, data, k_core, config.seed, Columns(user, item, time, query, split_column))
+    run = train_run(out, output, split, config, data)
+    picked = run.pick(ndcg_drop=drop)
+    base = run.curve.base
+    out.table(
+        f"{output}: before and after, on the test items (k = {config.k})",
+        ["", *SHOWN],
+        [
+            ["MF (accuracy only)", *(base.test[name] for name in SHOWN)],
+            [f"picked: diversity epoch {picked.epoch}" if picked is not base else "picked: MF itself",
+             *(picked.test[name] for name in SHOWN)],
+        ],
+    )  # fmt: skip
+    out.say(f"\nnext: divmf curve {output} · divmf recommend {output} -o lists.parquet")
+    out.result(
+        {
+            "run": str(output),
+            "accuracy_epochs": sum(point.phase == "accuracy" and point.epoch > 0 for point in run.curve.points),
+            "diversity_epochs": sum(point.phase == "diversity" for point in run.curve.points),
+            "base": base.to_json(),
+            "picked": picked.to_json(),
+        }
+    )
+
+
+def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: str) -> Any:
+    """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
+    from divmf.fitting import check_fits, fit
+    from divmf.runs import Run
+
+    check_fits(split, config)
+    run = Run.start(output, split, config, source)
+    if done := len(run.curve):
+        out.note(f"{output}: going on after {done} epochs")
+    try:
+        with out.progress("accuracy", None) as bar:
+            for point in fit(run, split, config):
+                of = config.diversity_epochs if point.phase == "diversity" else None
+                figures = {"loss": point.loss or 0.0, "nDCG": point.valid["ndcg"], "Gini": point.valid["gini"]}
+                bar.update(point.phase, point.epoch, of, figures)
+    except KeyboardInterrupt:
+        out.note(f"\nstopped; {len(run.curve)} epochs are kept in {output}. The same command goes on from there.")
+        raise
+    return run
+
+
+RunArgument = Annotated[Path, typer.Argument(help="A run folder made by `divmf train`.")]
+
+
+@command(app, "curve")
+def curve(
+    out: Out,
+    run: RunArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write the curve: .csv, .parquet, .html, .png or .svg.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every epoch, not only a readable choice of them.")] = False,
+) -> None:
+    """The accuracy–diversity curve of a run: what each epoch gives on validation and test."""
+    from divmf.runs import Run
+
+    opened = Run.open(run)
+    made = opened.curve
+    if not len(made):
+        raise ValueError(f"{run} has no finished epoch yet; run `divmf train` with the same settings")
+    points = made.operating
+    step = 1 if every else max(1, len(points) // 20)
+    chosen = [point for number, point in enumerate(points) if number % step == 0 or number == len(points) - 1]
+    parts = [("valid", "ndcg"), ("valid", "coverage"), ("valid", "gini"), *(("test", name) for name in SHOWN)]
+    rows = [
+        ["MF" if point.phase == "accuracy" else f"{point.phase} {point.epoch}",
+         *(getattr(point, part)[name] for part, name in parts)]
+        for point in chosen
+    ]  # fmt: skip
+    out.table(f"{run}: k = {opened.config.k}", ["point", *(f"{part} {name}" for part, name in parts)], rows)
+    if output:
+        write_curve(made, output)
+        out.note(f"wrote {output}")
+    out.result([point.to_json() for point in made.points])
+
+
+def write_curve(made: Any, output: Path) -> None:
+    """The curve as a table or a picture, by the ending of the name."""
+    if output.suffix in (".csv", ".parquet"):
+        made.frame.write_csv(output) if output.suffix == ".csv" else made.frame.write_parquet(output)
+        return
+    from divmf.report.charts import curve_chart, save_chart
+
+    save_chart(curve_chart({"DivMF": made}), output)
+
+
+@command(app, "pick")
+def pick(
+    out: Out,
+    run: RunArgument,
+    ndcg_drop: Annotated[
+        str | None, typer.Option(help="Most diverse point that loses at most this, such as 5%.")
+    ] = None,
+    gini: Annotated[float | None, typer.Option(help="Most accurate point with at most this Gini.")] = None,
+    coverage: Annotated[
+        str | None, typer.Option(help="Most accurate point that covers at least this, such as 80%.")
+    ] = None,
+    epoch: Annotated[int | None, typer.Option(help="This diversity epoch; 0 is MF itself.")] = None,
+    knee: Annotated[bool, typer.Option("--knee", help="Where the curve bends.")] = False,
+) -> None:
+    """Choose the operating point of a run, on validation, for `divmf recommend` and `divmf serve`."""
+    from divmf.runs import Run
+
+    opened = Run.open(run)
+    point = opened.pick(
+        "knee" if knee else None,
+        ndcg_drop=None if ndcg_drop is None else positive_share(ndcg_drop, "--ndcg-drop"),
+        gini=gini,
+        coverage=None if coverage is None else positive_share(coverage, "--coverage"),
+        epoch=epoch,
+    )
+    base = opened.curve.base
+    lost = 1 - point.valid["ndcg"] / base.valid["ndcg"] if base.valid["ndcg"] else 0.0
+    name = "MF itself" if point.phase == "accuracy" else f"{point.phase} epoch {point.epoch}"
+    change = f"{lost:.1%} of validation nDCG given up" if lost >= 0 else f"{-lost:.1%} more validation nDCG"
+    out.say(f"picked {name}: {change}")
+    rows = [
+        [f"{metric}", base.valid[metric], point.valid[metric], base.test[metric], point.test[metric]]
+        for metric in SHOWN
+    ]
+    out.table("", ["", "valid MF", "valid picked", "test MF", "test picked"], rows)
+    out.result(point.to_json() | {"run": str(run), "ndcg_lost": lost})

@@ -1,0 +1,211 @@
+"""Every command as a user calls it: what it prints, writes and returns, and how it says that a call was wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from divmf.cli import main
+from divmf.datasets import marketplace
+
+QUICK = ["--k", "3", "--dim", "8", "--unmask", "10", "--accuracy-epochs", "3", "--diversity-epochs", "4",
+         "--learning-rate", "0.02", "--diversity-rate", "0.02"]  # fmt: skip
+
+
+class Done:
+    """What a call left: exit code and the two streams."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def divmf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call `divmf …` in this process."""
+
+    def call(*arguments: Any) -> Done:
+        monkeypatch.setattr(sys, "argv", ["divmf", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        streams = capsys.readouterr()
+        return Done(stop.value.code if isinstance(stop.value.code, int) else 0, streams.out, streams.err)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "events.csv"
+    marketplace(users=120, items=60, interactions=1500, seed=1).frame.write_csv(path)
+    return path
+
+
+def test_the_whole_path_from_a_log_to_measured_lists(divmf: Any, log: Path, tmp_path: Path) -> None:
+    run, lists, parts = tmp_path / "run", tmp_path / "lists.parquet", tmp_path / "parts"
+    trained = divmf("train", log, "-o", run, *QUICK, "--json")
+    assert trained.code == 0
+    assert set(trained.json) >= {"run", "accuracy_epochs", "diversity_epochs", "base", "picked"}
+    assert trained.json["diversity_epochs"] == 4
+    assert "120 users, 60 items, 1,500 interactions" in trained.err
+
+    curve = divmf("curve", run, "--json").json
+    assert len(curve) == trained.json["accuracy_epochs"] + 4
+    assert set(curve[-1]) >= {"phase", "epoch", "valid", "test"}
+    assert divmf("curve", run, "-o", tmp_path / "curve.csv", "-q").out == ""
+    assert pl.read_csv(tmp_path / "curve.csv").height == len(curve)
+
+    assert divmf("pick", run, "--epoch", "4", "--json").json["epoch"] == 4
+    assert "picked diversity epoch 4" in divmf("pick", run, "--epoch", 4).out
+
+    assert divmf("recommend", run, "-o", lists, "--json").json == {
+        "output": str(lists),
+        "users": 120,
+        "k": 3,
+        "epoch": 4,
+    }
+    assert pl.read_parquet(lists).columns == ["user_id", "item_id", "score", "rank"]
+
+    assert divmf("data", "split", log, "-o", parts).code == 0
+    evaluated = divmf(
+        "evaluate", lists, "--test", parts / "test.parquet", "--catalog", parts / "catalog.parquet",
+        "--train", parts / "train.parquet", "--json",
+    ).json  # fmt: skip
+    assert (evaluated["k"], evaluated["users"], evaluated["catalog"]) == (3, 120, 60)
+    for name, value in curve[-1]["test"].items():
+        assert evaluated[name] == pytest.approx(value), name
+        low, high = evaluated["intervals"][name]
+        assert low <= value <= high
+
+
+def test_the_same_command_goes_on_where_it_was_interrupted(log: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    slow = ["--k", "3", "--accuracy-epochs", "3", "--patience", "3", "--diversity-epochs", "2000"]
+    command = [sys.executable, "-m", "divmf", "train", str(log), "-o", str(run), *slow]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    log_file = run / "epochs.jsonl"
+    for _ in range(1200):
+        if log_file.exists() and len(log_file.read_text().splitlines()) > 5:
+            break
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130  # as shells expect of a command stopped by Ctrl-C
+    assert "The same command goes on from there" in errors
+    assert "Traceback" not in errors
+    kept = len(log_file.read_text().splitlines())
+    again = subprocess.run(
+        [*command[:-1], str(kept), "--json"], capture_output=True, text=True, check=True, env=environment
+    )
+    assert f"going on after {kept} epochs" in again.stderr
+    assert json.loads(again.stdout)["diversity_epochs"] == kept
+
+
+def test_lists_for_some_users_in_other_formats(divmf: Any, log: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    divmf("train", log, "-o", run, *QUICK, "-q")
+    wanted = pl.read_csv(log)["user_id"].unique().sort().head(7)
+    wanted.to_frame().write_csv(tmp_path / "users.csv")
+    for ending in ("csv", "tsv", "jsonl", "parquet"):
+        path = tmp_path / f"lists.{ending}"
+        assert divmf("recommend", run, "-o", path, "--users", tmp_path / "users.csv", "--k", 2, "--epoch", 0).code == 0
+        from divmf.tables import read_table
+
+        assert read_table(path)["user_id"].unique().sort().to_list() == wanted.to_list()
+
+
+def test_describe_prints_the_row_of_table_1(divmf: Any, log: Path, tmp_path: Path) -> None:
+    done = divmf("data", "describe", log, "-o", tmp_path / "skew.png")
+    assert "1,500" in done.out
+    assert (tmp_path / "skew.png").read_bytes().startswith(b"\x89PNG")
+    found = divmf("data", "describe", log, "--json").json
+    assert (found["users"], found["items"], found["interactions"]) == (120, 60, 1500)
+    assert found["density"] == pytest.approx(1500 / 7200)
+
+
+def test_doctor_and_the_list_of_datasets_answer_in_json_too(divmf: Any) -> None:
+    assert divmf("doctor", "--json").json["numba"]
+    names = [row["name"] for row in divmf("data", "list", "--json").json]
+    assert names == ["ml-100k", "ml-1m", "ml-10m", "gowalla", "yelp", "epinions"]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "says"),
+    [
+        (None, [], "no such file"),
+        ("", [], "is empty"),
+        ("user_id,item_id\n", [], "no rows"),
+        ("user_id;item_id\n1;2\n", [], "separator"),
+        ("who,what\n1,2\n", [], "--user"),
+        ("user_id,item_id\n1,2\n,3\n", [], "empty ids"),
+        ("user_id,item_id\n1,2\n1,3\n", [], "1 user"),
+        ("user_id,item_id\n1,2\n3,2\n", [], "1 item"),
+        ("user_id,item_id\n1,2\n3,4\n", ["--k", "2"], "three interactions"),
+        ("user_id,item_id\n1,2\n3,4\n", ["--k-core", "5"], "k_core=5 leaves no user"),
+        ("user_id,item_id\n1,2\n3,4\n", ["--k-core", "-1"], "negative"),
+        ("user_id,item_id\n1,2\n1,3\n1,4\n3,4\n", ["--k", "50"], "k=50 is longer than the 3 items"),
+        ("user_id,item_id\n1,2\n3,4\n", ["--k", "0"], "k=0"),
+        ("user_id,item_id\n1,2\n3,4\n", ["--dim", "-5"], "dim=-5"),
+        ("user_id,item_id\n1,2\n3,4\n", ["--unmask-policy", "best"], "--unmask-policy"),
+        ("user_id,item_id\n1,2\n3,4\n", ["--pick", "much"], "--pick much"),
+        ("user_id,item_id\n1,2\n3,4\n", ["--user", "nobody"], "'nobody'"),
+        ("user_id,item_id\n1,2\n3,4\n", ["--nonsense"], "--nonsense"),
+    ],
+)
+def test_bad_input_gets_one_line_exit_code_2_and_writes_nothing(
+    divmf: Any, tmp_path: Path, text: str | None, flags: list[str], says: str
+) -> None:
+    path = tmp_path / "events.csv"
+    if text is not None:
+        path.write_text(text)
+    run = tmp_path / "run"
+    done = divmf("train", path, "-o", run, *flags)
+    assert done.code == 2
+    assert done.out == ""
+    assert says in done.err
+    assert done.err.count("divmf:") == 1
+    assert len(done.err.strip().splitlines()[-1]) > 20
+    assert not run.exists()
+
+
+def test_other_wrong_calls_say_what_to_do(divmf: Any, log: Path, tmp_path: Path) -> None:
+    assert "not a run folder" in divmf("curve", tmp_path).err
+    assert "neither a saved model nor a run" in divmf("recommend", tmp_path, "-o", tmp_path / "x.parquet").err
+    run = tmp_path / "run"
+    divmf("train", log, "-o", run, *QUICK, "-q")
+    assert "run with other settings" in divmf("train", log, "-o", run, *QUICK, "--seed", 5).err
+    other = tmp_path / "other.csv"
+    marketplace(users=100, items=60, interactions=1500, seed=2).frame.write_csv(other)
+    assert "run of other data" in divmf("train", other, "-o", run, *QUICK).err
+    assert "no folder" in divmf("recommend", run, "-o", tmp_path / "absent" / "lists.parquet").err
+    assert "unknown kind of file" in divmf("recommend", run, "-o", tmp_path / "lists.xlsx").err
+    assert "exactly one" in divmf("pick", run).err
+    assert "ml-1m" in divmf("train", "ml-1", "-o", tmp_path / "new").err
+    blocked = write(tmp_path / "file", "")
+    done = divmf("train", log, "-o", blocked / "run", *QUICK)
+    assert (done.code, "file" in done.err) == (2, True)
+
+
+def test_help_teaches_every_command(divmf: Any) -> None:
+    for command in ("demo", "train", "curve", "pick", "recommend", "evaluate", "doctor", "data"):
+        done = divmf(command, "--help")
+        assert done.code == 0
+        assert len(done.out) > 200
+    assert "--unmask-policy" in divmf("train", "--help").out
