@@ -1,0 +1,135 @@
+"""What rerankers share: candidates checked and in order, their scores on one scale, and places → lists.
+
+A method chooses *places*: columns of the candidates, (n_lists, k), −1 for none. Candidates stand in order of
+score, so of two places the smaller one is what the model prefers, and a list in the model's order is one whose
+places ascend.
+"""
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from divmf.ids import Array, numbers_of, same_ids
+from divmf.interactions import Interactions
+from divmf.select import top
+from divmf.topk import TopK
+
+log = logging.getLogger(__name__)
+
+
+def ready(candidates: TopK, k: int) -> TopK:
+    """The candidates checked and in order of score, ties to the lowest item number; users short of k are counted."""
+    if not isinstance(candidates, TopK):
+        raise ValueError(
+            f"candidates are a {type(candidates).__name__}; make a TopK of them (TopK.from_frame, TopK.read)"
+        )
+    if not isinstance(k, int | np.integer) or k < 1:
+        raise ValueError(f"k={k!r} is not the length of a list; choose a whole number of at least 1")
+    check(candidates)
+    candidates = in_order(candidates)
+    if short := int((candidates.lengths < k).sum()):
+        log.warning(
+            "%s of %s users have fewer than k=%d candidates: their lists are shorter",
+            f"{short:,}",
+            f"{len(candidates):,}",
+            k,
+        )
+    return candidates
+
+
+def check(candidates: TopK) -> None:
+    """Refuse candidates that no honest list can be made of, however they were built."""
+    items, scores = candidates.items, candidates.scores
+    if items.ndim != 2 or items.shape != scores.shape or len(items) != len(candidates.user_ids):
+        raise ValueError(
+            f"items {items.shape} and scores {scores.shape} of {len(candidates.user_ids):,} users do not fit;"
+            " all need one row a user"
+        )
+    if not items.size:
+        raise ValueError(f"there are no candidates: items have the shape {items.shape}; give at least one a user")
+    if items.max() >= candidates.n_items or items.min() < -1:
+        wrong = int(items.max()) if items.max() >= candidates.n_items else int(items.min())
+        raise ValueError(f"item number {wrong} is outside the catalogue of {candidates.n_items:,} items")
+    if bad := int((~np.isfinite(scores[items >= 0])).sum()):
+        raise ValueError(f"{bad:,} candidates have a NaN or infinite score; scores must be finite numbers")
+    sorted_items = np.sort(items, axis=1)
+    twice = (sorted_items[:, 1:] == sorted_items[:, :-1]) & (sorted_items[:, 1:] >= 0)
+    if twice.any():
+        raise ValueError(
+            f"{int(twice.any(axis=1).sum()):,} users have an item among their candidates twice; keep one of each"
+        )
+
+
+def in_order(candidates: TopK) -> TopK:
+    """Best score first, ties to the lowest item number, empty places last; the same object if it is so already."""
+    items, scores = candidates.items, np.where(candidates.items >= 0, candidates.scores, -np.inf)
+    left, right = scores[:, :-1], scores[:, 1:]
+    if ((left > right) | ((left == right) & ((items[:, :-1] < items[:, 1:]) | (items[:, 1:] < 0)))).all():
+        return candidates
+    order = np.lexsort((items, -scores), axis=1)
+    return replace(candidates, items=np.take_along_axis(items, order, 1), scores=np.take_along_axis(scores, order, 1))
+
+
+def unit_scores(candidates: TopK) -> Array:
+    """r: each user's scores scaled to [0, 1] over the user's candidates, −inf for none; all 1 where they are equal.
+
+    Differs: min–max over the candidates, since the scores of the other items are not known here.
+    (n_lists, width) float64
+    """
+    listed = candidates.items >= 0
+    scores = candidates.scores.astype(np.float64)
+    low = np.min(scores, axis=1, keepdims=True, where=listed, initial=np.inf)
+    high = np.max(scores, axis=1, keepdims=True, where=listed, initial=-np.inf)
+    span = high - low
+    scaled = np.divide(scores - low, span, out=np.ones_like(scores), where=listed & (span > 0))
+    return np.where(listed, scaled, -np.inf)
+
+
+def log_softmax(candidates: TopK) -> Array:
+    """log s: the logarithm of each user's softmax over the candidates, −inf for none.  (n_lists, width)"""
+    scores = np.where(candidates.items >= 0, candidates.scores, -np.inf).astype(np.float64)
+    highest = np.where(candidates.lengths > 0, scores[:, 0], 0)[:, None]  # the candidates are in order
+    mass = np.exp(scores - highest).sum(axis=1, keepdims=True)
+    return np.asarray(scores - highest - np.log(np.maximum(mass, 1)))
+
+
+def popularity_of(candidates: TopK, train: Interactions) -> Array:
+    """How many users met each item of the candidates' catalogue in the training data.  (n_items,) int64"""
+    if same_ids(candidates.item_ids, train.item_ids):
+        return train.popularity
+    number = numbers_of(candidates.item_ids, train.item_ids)
+    if not (number >= 0).any():
+        raise ValueError(
+            f"train knows none of the catalogue's {candidates.n_items:,} items (such as {candidates.item_ids[0]!r});"
+            " give the interactions the model was trained on"
+        )
+    return np.where(number >= 0, train.popularity[number], 0)
+
+
+def best(keys: Array, k: int) -> Array:
+    """The places of the k largest keys of each row, largest first, ties to the smaller place.  (n_lists, k)"""
+    places, _ = top(torch.from_numpy(np.ascontiguousarray(keys)), k)
+    return places.numpy()
+
+
+def own(candidates: TopK, k: int) -> Array:
+    """The places of the model's own lists: 0 … k−1, as far as there are candidates.  (n_lists, k)"""
+    places = np.arange(k)
+    return np.where(places < candidates.lengths[:, None], places, -1)
+
+
+def own_counts(candidates: TopK, k: int) -> Array:
+    """f of the model's own lists: how often each item is in a top k.  (n_items,) int64"""
+    return candidates.head(k).counts
+
+
+def lists(candidates: TopK, places: Array, order: str = "score") -> TopK:
+    """The lists that hold these places: in the model's order, or as the method ranked them."""
+    if order == "score":
+        places = np.sort(np.where(places >= 0, places, candidates.width), axis=1)
+        places = np.where(places < candidates.width, places, -1)
+    items = np.where(places >= 0, np.take_along_axis(candidates.items, places, axis=1), -1)
+    scores = np.where(places >= 0, np.take_along_axis(candidates.scores, places, axis=1), -np.inf)
+    return replace(candidates, items=items.astype(np.int32), scores=scores.astype(np.float32))

@@ -1,0 +1,81 @@
+"""The optimum: the best total score that lists can have when items have capacities, and how far lists are from it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from divmf.ids import Array
+from divmf.rerank.candidates import lists as lists_of
+from divmf.rerank.candidates import own, ready, unit_scores
+from divmf.rerank.flow import best_flow
+from divmf.topk import TopK
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Total scores of lists, of the best lists with the same item counts, and of the model's own.
+
+    A score is the user's, scaled to [0, 1] over the candidates, so every user counts alike.
+    """
+
+    score: float
+    optimum: float
+    model: float
+
+    @property
+    def lost(self) -> float:
+        """What the lists give away against the optimum with the same item counts."""
+        return max(0.0, self.optimum - self.score)
+
+    @property
+    def share(self) -> float:
+        """What the lists give away, as a share of the optimum."""
+        return self.lost / self.optimum if self.optimum > 0 else 0.0
+
+
+def optimal(candidates: TopK, k: int = 5, *, capacity: int | Array) -> TopK:
+    """The lists of largest total scaled score in which no item stands more than `capacity` times (min-cost flow).
+
+    capacity: one number, or one for each item of the catalogue. Where capacities leave a user without a
+    candidate, the list is shorter: as few places as possible stay empty. Needs the extra `flow`.
+    """
+    candidates = ready(candidates, k)
+    if np.ndim(capacity) and np.shape(capacity) != (candidates.n_items,):
+        raise ValueError(
+            f"capacity has shape {np.shape(capacity)}; give one number, or one for each of {candidates.n_items:,} items"
+        )
+    if np.min(capacity, initial=0) < 0:
+        raise ValueError(f"capacity={np.min(capacity)} is negative; choose 0 or more")
+    capacities = np.broadcast_to(np.asarray(capacity, dtype=np.int64), (candidates.n_items,))
+    return lists_of(candidates, best_flow(candidates, np.minimum(candidates.lengths, k), [(capacities, 0)]))
+
+
+def gap(lists: TopK, candidates: TopK) -> Gap:
+    """How much total scaled score lists give away against the best lists with the same item counts and lengths."""
+    candidates = ready(candidates, 1)
+    lists = lists.aligned(candidates.user_ids, candidates.item_ids)
+    r = unit_scores(candidates)
+    places = best_flow(candidates, lists.lengths, [(lists.counts, 0)])
+    longest = int(lists.lengths.max(initial=0))
+    own_places = np.where(np.arange(longest) < lists.lengths[:, None], own(candidates, longest), -1)
+    return Gap(total(r, places_in(lists, candidates)), total(r, places), total(r, own_places))
+
+
+def places_in(lists: TopK, candidates: TopK) -> Array:
+    """Where the items of the lists stand among the candidates; one that is none is an error.  (n_lists, width)"""
+    places = np.full(lists.items.shape, -1)
+    for column in range(lists.width):
+        same = candidates.items == lists.items[:, column, None]
+        place = np.where(same.any(axis=1), same.argmax(axis=1), -2)
+        places[:, column] = np.where(lists.items[:, column] >= 0, place, -1)
+    if strange := int((places == -2).sum()):
+        raise ValueError(
+            f"{strange:,} recommended items are no candidates of their user; give the candidates the lists came from"
+        )
+    return places
+
+
+def total(scores: Array, places: Array) -> float:
+    """The sum of the scores at these places, −1 for none."""
+    user, rank = np.nonzero(places >= 0)
+    return float(scores[user, places[user, rank]].sum())

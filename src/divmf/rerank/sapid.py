@@ -1,0 +1,33 @@
+"""SAPID's reranking: users one after the other get what the others will get least."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from divmf.interactions import Interactions
+from divmf.rerank.candidates import lists, popularity_of
+from divmf.rerank.settings import Order, reranker
+from divmf.topk import TopK
+
+
+@reranker
+def sapid(
+    candidates: TopK,
+    k: int = 5,
+    *,
+    train: Interactions,
+    c: Annotated[int, Field(ge=1, description="candidates looked at; k or less = the model's list")] = 50,
+    drop: Annotated[float, Field(ge=0, description="how many times the mean drop of score a large drop is")] = 1.0,
+    order: Order = "score",
+) -> TopK:
+    """Reranking for a series of users in their order (Kim & Kang, WSDM 2025, SAPID). Reconstructed.
+
+    A user's pool are the candidates above the last large drop of score among the top c, at least k. Of them the k with
+    the smallest expected count f_i + (users left)·k·pop_i/Σpop are given.
+    Differs: reconstructed; a drop is large if it is more than `drop` times the mean drop among the top c.
+    """
+    from divmf.kernels.rerank_sapid import sapid_places
+
+    popularity = popularity_of(candidates, train)
+    share = popularity / max(popularity.sum(), 1)  # (n_items,)
+    return lists(candidates, sapid_places(candidates.items, candidates.scores, share, k, max(c, k), drop), order)

@@ -1,0 +1,75 @@
+"""A reranker's whole curve: one point for each value of its knob."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from divmf.curve import Curve, Point
+from divmf.ids import Array
+from divmf.metrics import found_in, measure
+from divmf.rerank.registry import Method, find_method
+from divmf.split import Split
+from divmf.topk import TopK
+
+
+def sweep(
+    candidates: TopK,
+    method: str | Method,
+    split: Split,
+    k: int = 5,
+    *,
+    grid: Sequence[float] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Curve:
+    """The curve of a method over its knob, from the model's own lists to the strongest; see `sweep_points`."""
+    return Curve(tuple(sweep_points(candidates, method, split, k, grid=grid, settings=settings, seed=seed)))
+
+
+def sweep_points(
+    candidates: TopK,
+    method: str | Method,
+    split: Split,
+    k: int = 5,
+    *,
+    grid: Sequence[float] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Iterator[Point]:
+    """The points of a method's curve, one at a time; `epoch` is the place in the grid, `knob` the value.
+
+    candidates: with the users' training items taken out, not those held out for validation. Lists for the
+    validation are made of them as they are, lists for the test without what is known by then: two runs a point.
+    """
+    method = find_method(method) if isinstance(method, str) else method
+    candidates = candidates.aligned(split.user_ids, split.item_ids)
+    parts = {"valid": unseen(candidates, split.train.matrix), "test": unseen(candidates, split.seen)}
+    if len(split.valid) and not found_in(split.valid.matrix, parts["valid"].items, candidates.width).any():
+        raise ValueError(
+            "no candidate is a validation item, so validation would read 0; make the candidates with only the"
+            " training items taken out"
+        )
+    held_out = {"valid": split.valid.matrix, "test": split.test.matrix}
+    for epoch, value in enumerate(method.grid if grid is None else grid):
+        start = perf_counter()
+        chosen = {**(settings or {}), method.knob: value}
+        lists = {part: method.run(wide, k, chosen, split.train, seed) for part, wide in parts.items()}
+        seconds = perf_counter() - start
+        measures = {part: measure(lists[part], held_out[part], split.train.popularity, k) for part in parts}
+        yield Point(method.name, epoch, measures["valid"], measures["test"], knob=float(value), seconds=seconds)
+
+
+def unseen(candidates: TopK, seen: sparse.csr_array) -> TopK:
+    """The candidates without the items their users have seen; their places are empty.  Same users, same width."""
+    known: Array = found_in(seen, candidates.items, candidates.width)
+    if not known.any():
+        return candidates
+    return replace(
+        candidates,
+        items=np.where(known, -1, candidates.items).astype(np.int32),
+        scores=np.where(known, -np.inf, candidates.scores).astype(np.float32),
+    )

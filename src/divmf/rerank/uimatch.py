@@ -1,0 +1,97 @@
+"""UImatch: the baseline that matches users and items under capacities, the best pairs first."""
+
+import logging
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from divmf.ids import Array
+from divmf.interactions import Interactions
+from divmf.rerank.candidates import lists, log_softmax, popularity_of, unit_scores
+from divmf.rerank.settings import Order, reranker
+from divmf.topk import TopK
+
+log = logging.getLogger(__name__)
+
+
+@reranker
+def uimatch(
+    candidates: TopK,
+    k: int = 5,
+    *,
+    c: Annotated[
+        float,
+        Field(
+            gt=0, allow_inf_nan=True, description="capacity as a multiple of the item's share; inf = the model's list"
+        ),
+    ] = 1.0,
+    gamma: Annotated[
+        float, Field(ge=0, description="exponent of popularity in that share; 0 = the same for all, no train needed")
+    ] = 1.0,
+    normalise: Annotated[
+        Literal["minmax", "softmax", "zscore"], Field(description="how scores of different users are made comparable")
+    ] = "minmax",
+    train: Interactions | None = None,
+    order: Order = "score",
+) -> TopK:
+    """Greedy matching under item capacities (Dong, Xie & Li, IEEE Access 2021, UImatch).
+
+    cap_i = max(1, round(c·mk·pop_i^γ / Σ pop^γ)). All pairs by the user's normalised score, best first: a pair is
+    accepted while the user has fewer than k items and the item has capacity left.
+    Differs: no scores are known beyond a user's candidates. While users are left short, all capacities are doubled and
+    the matching goes on; how many places were given over their capacity is logged.
+    """
+    from divmf.kernels.rerank_fill import give_in_order
+
+    capacity, pairs = capacities(candidates, k, c, gamma, train), pairs_in_order(candidates, normalise)
+    places = np.full((len(candidates), k), -1)
+    size = np.zeros(len(candidates), dtype=np.int64)
+    wanted, left = np.minimum(candidates.lengths, k), capacity.copy()
+    give_in_order(pairs, candidates.items, left, places, size)
+    if over := int((wanted - size).sum()):
+        log.info("uimatch: %s of %s places are given over the items' capacity", f"{over:,}", f"{wanted.sum():,}")
+    while (size < wanted).any():
+        left, capacity = left + capacity, 2 * capacity
+        give_in_order(pairs, candidates.items, left, places, size)
+    return lists(candidates, places, order)
+
+
+def capacities(candidates: TopK, k: int, c: float, gamma: float, train: Interactions | None) -> Array:
+    """How many lists each item may stand in.  (n_items,) int64"""
+    places = len(candidates) * k
+    if np.isinf(c):
+        return np.full(candidates.n_items, places)
+    if gamma == 0:
+        popularity = np.ones(candidates.n_items)
+    elif train is None:
+        raise ValueError(
+            f"uimatch: gamma={gamma:g} needs the training interactions; give train=… (--train), or gamma=0"
+        )
+    else:
+        popularity = popularity_of(candidates, train).astype(np.float64)
+    weight = (popularity / max(popularity.max(), 1)) ** gamma
+    shares = np.rint(c * places * weight / max(weight.sum(), 1))
+    return np.asarray(np.clip(shares, 1, places), dtype=np.int64)
+
+
+def pairs_in_order(candidates: TopK, normalise: str) -> Array:
+    """All candidate pairs as user · width + place: best normalised score first, then lowest item, then lowest user."""
+    user, place = np.nonzero(candidates.items >= 0)
+    scores = normalised(candidates, normalise)[user, place]
+    order = np.lexsort((user, candidates.items[user, place], -scores))
+    return (user * candidates.width + place)[order]
+
+
+def normalised(candidates: TopK, how: str) -> Array:
+    """Scores that can be compared between users; softmax as its logarithm, which ranks alike and cannot underflow."""
+    if how == "minmax":
+        return unit_scores(candidates)
+    if how == "softmax":
+        return log_softmax(candidates)
+    listed = candidates.items >= 0
+    scores = np.where(listed, candidates.scores, 0).astype(np.float64)
+    length = np.maximum(candidates.lengths[:, None], 1)
+    centred = np.where(listed, scores - scores.sum(axis=1, keepdims=True) / length, 0)
+    deviation = np.sqrt((centred**2).sum(axis=1, keepdims=True) / length)
+    return np.where(listed, np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0), -np.inf)

@@ -1,0 +1,56 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rerank_market import market, market_split
+
+from divmf.metrics import measure
+from divmf.rerank import METHODS, bayes_rule, kwon, sweep
+from divmf.rerank.sweep import unseen
+
+
+def test_a_sweep_is_one_point_a_value_with_both_parts_measured():
+    curve = sweep(market(), "bayes_rule", market_split(), 5)
+    split, wide = market_split(), market()
+    assert [point.knob for point in curve.points] == list(METHODS["bayes_rule"].grid)
+    assert [point.epoch for point in curve.points] == list(range(len(curve)))
+    last = curve.points[-1]
+    assert last.phase == "bayes_rule"
+    lists = bayes_rule(wide, 5, a=1)
+    assert last.valid == measure(lists, split.valid.matrix, split.train.popularity, 5)
+    later = bayes_rule(unseen(wide, split.valid.matrix), 5, a=1)
+    assert last.test == measure(later, split.test.matrix, split.train.popularity, 5)
+    assert curve.base is curve.points[0]
+
+
+def test_lists_for_the_test_never_hold_what_was_seen_by_then():
+    split, wide = market_split(), market()
+    kept = unseen(wide, split.seen)
+    rows = np.repeat(np.arange(len(wide)), kept.width)
+    items = kept.items.ravel()
+    listed = items >= 0
+    assert not split.seen.toarray()[rows[listed], items[listed]].any()
+    dropped = (wide.items >= 0).sum() - listed.sum()
+    assert dropped == split.valid.matrix.toarray()[np.arange(len(wide))[:, None], wide.items].sum()
+
+
+def test_a_sweep_takes_its_own_grid_and_settings():
+    curve = sweep(market(), "kwon", market_split(), 5, grid=[1, 0.5], settings={"ranking": "popularity"})
+    split = market_split()
+    lists = kwon(market(), 5, t_r=0.5, ranking="popularity", train=split.train)
+    assert curve.points[1].valid == measure(lists, split.valid.matrix, split.train.popularity, 5)
+
+
+def test_candidates_made_without_the_validation_items_are_refused():
+    wide = unseen(market(), market_split().seen)
+    with pytest.raises(ValueError, match="only the training items taken out"):
+        sweep(wide, "kwon", market_split(), 5)
+
+
+def test_candidates_of_some_users_in_another_order_are_aligned():
+    wide, split = market(), market_split()
+    turned = replace(
+        wide, items=wide.items[::-1].copy(), scores=wide.scores[::-1].copy(), user_ids=wide.user_ids.reverse()
+    )
+    one, two = (sweep(each, "bayes_rule", split, 5, grid=[0.1]) for each in (wide, turned))
+    assert one.points[0].test == two.points[0].test
