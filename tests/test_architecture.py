@@ -21,7 +21,7 @@ LADDER = [
     ["rerank", "runs"],
     ["fitting"],
     ["estimator"],
-    ["report"],
+    ["report", "experiments"],
     ["cli"],
     ["__init__", "__main__"],
 ]

@@ -343,3 +343,11 @@ def test_unknown_names_are_refused_with_the_known_ones():
         RUN.hypervolume(part="train")
     with pytest.raises(ValueError, match="drop=5 is not a share of the nDCG"):
         RUN.at_loss(5, "gini")
+
+
+def test_a_knob_that_is_neutral_at_infinity_survives_strict_json() -> None:
+    import json
+
+    point = Point("uimatch", 0, {"ndcg": 0.5}, {"ndcg": 0.4}, knob=float("inf"))
+    text = json.dumps(point.to_json(), allow_nan=False)
+    assert Point.from_json(json.loads(text)) == point

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Self
 
 import numpy as np
@@ -35,14 +36,20 @@ class Point:
         extra = {name: getattr(self, name) for name in ("knob", "loss", "seconds")}
         return (
             {"phase": self.phase, "epoch": self.epoch}
-            | {name: float(value) for name, value in extra.items() if value is not None}
+            # JSON knows no infinity, which is where some knobs are neutral
+            | {
+                name: float(value) if isfinite(value) else str(value)
+                for name, value in extra.items()
+                if value is not None
+            }
             | {part: {name: float(value) for name, value in getattr(self, part).items()} for part in ("valid", "test")}
         )
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
         """From what `to_json` gave; other keys are passed over."""
-        return cls(**{name: row[name] for name in cls.__dataclass_fields__ if name in row})
+        found = {name: row[name] for name in cls.__dataclass_fields__ if name in row}
+        return cls(**found | ({"knob": float(row["knob"])} if "knob" in row else {}))
 
     def of(self, part: str, metric: str) -> float:
         """One number; what was not measured is an error that says what was."""

@@ -1,0 +1,151 @@
+"""divmf rerank, compare."""
+
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from divmf.cli import app
+from divmf.cli.console import Out
+from divmf.cli.inputs import positive_share
+from divmf.cli.options import command
+
+
+@command(app, "rerank")
+def rerank(
+    out: Out,
+    lists: Annotated[
+        Path | None,
+        typer.Argument(help="Wide lists of any recommender: user_id, item_id, score; 100 a user are plenty."),
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="The reranker; `divmf rerank --list` shows them.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the lists of k go.")] = None,
+    k: Annotated[int, typer.Option(help="Items per list.")] = 5,
+    train: Annotated[Path | None, typer.Option(help="Training interactions, for the methods that use them.")] = None,
+    catalog: Annotated[Path | None, typer.Option(help="All items there are; else those that appear in LISTS.")] = None,
+    settings_given: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the method, as name=value; may be repeated.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the methods that draw.")] = 0,
+    show_methods: Annotated[
+        bool, typer.Option("--list", help="The methods, their knobs and where they are from.")
+    ] = False,
+) -> None:
+    """Rerank any model's lists for aggregate diversity.
+
+    Example: divmf rerank wide.parquet --method bayes_rule --set a=0.3 --k 5 -o lists.parquet
+    """
+    if show_methods:
+        list_methods(out, method)
+        return
+    for name, value in (("LISTS", lists), ("--method", method), ("--output", output)):
+        if value is None:
+            raise ValueError(
+                f"{name} is missing; say `divmf rerank LISTS --method NAME -o OUT`, or --list for the methods"
+            )
+    assert lists is not None
+    assert method is not None
+    assert output is not None
+    from divmf.interactions import Interactions
+    from divmf.metrics import coverage, entropy, gini
+    from divmf.rerank import find_method, parse_settings
+    from divmf.tables import check_writable, read_table, write_table
+    from divmf.topk import TopK
+
+    chosen = find_method(method)
+    given = parse_settings(chosen.function, settings_given or [])
+    check_writable(output)
+    wide = TopK.read(lists, None if catalog is None else read_table(catalog))
+    with out.progress(f"{method} on {len(wide):,} lists", None):
+        made = chosen.run(wide, k, given, None if train is None else Interactions.read(train), seed)
+    write_table(made.frame, output)
+    before, after = wide.head(k).counts, made.counts
+    rows = [[name, function(before), function(after)] for name, function in
+            (("coverage", coverage), ("entropy", entropy), ("gini", gini))]  # fmt: skip
+    out.table(f"wrote {output}: {len(made):,} lists of {k}", ["", "the model's own", method], rows)
+    short = int((made.lengths < k).sum())
+    if short:
+        out.note(f"{short:,} users had fewer than {k} candidates; their lists are shorter")
+    out.result({
+        "output": str(output), "method": method, "settings": given, "users": len(made), "k": k, "short": short,
+        "catalog": made.n_items, **{name: after_value for name, _, after_value in rows},
+        "before": {name: before_value for name, before_value, _ in rows},
+    })  # fmt: skip
+
+
+def list_methods(out: Out, name: str | None) -> None:
+    """All methods, or all settings of one."""
+    from divmf.rerank import METHODS, find_method, range_of
+
+    if name is not None:
+        method = find_method(name)
+        fields = method.settings.model_fields
+        rows = [[f"{field}{' (knob)' if field == method.knob else ''}", str(about.default), range_of(about),
+                 about.description or ""] for field, about in fields.items()]  # fmt: skip
+        out.table(f"{name}: {method.summary}", ["setting", "default", "values", "meaning"], rows)
+    else:
+        rows = [
+            [method.name, method.knob, method.knob_range, f"{method.neutral:g}", "yes" if method.needs_train else "",
+             method.summary]
+            for method in METHODS.values()
+        ]  # fmt: skip
+        out.table("", ["method", "knob", "values", "neutral", "needs train", "what it is"], rows)
+    out.result([
+        {"name": method.name, "knob": method.knob, "values": method.knob_range, "neutral": str(method.neutral),
+         "needs_train": method.needs_train, "extra": method.extra, "summary": method.summary,
+         "citation": method.citation}
+        for method in METHODS.values() if name in (None, method.name)
+    ])  # fmt: skip
+
+
+@command(app, "compare")
+def compare(
+    out: Out,
+    run: Annotated[Path, typer.Argument(help="A run folder made by `divmf train`.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the table and the picture.")],
+    candidates: Annotated[int, typer.Option(help="Items of each user that the rerankers may choose from.")] = 100,
+    methods: Annotated[str | None, typer.Option(help="Only these rerankers, separated by commas.")] = None,
+    losses: Annotated[str, typer.Option(help="Shares of nDCG to give up, separated by commas.")] = "1%,5%,10%,20%",
+) -> None:
+    """Every reranker's curve beside DivMF's on the same MF model, at matched nDCG loss, with 95% intervals.
+
+    Knobs are chosen on validation; what is printed is the test.
+    """
+    from divmf.experiments.compare import matched, rivals, table_of
+    from divmf.report.charts import curve_chart, save_chart
+    from divmf.rerank import METHODS, find_method
+    from divmf.runs import Run
+
+    shares = [positive_share(text.strip(), "--losses") for text in losses.split(",")]
+    names = list(METHODS) if methods is None else [find_method(name.strip()).name for name in methods.split(",")]
+    logging.getLogger("divmf.rerank").setLevel(logging.ERROR)  # what a sweep passes through is no news
+    opened = Run.open(run)
+    opened.curve.choose(ndcg_drop=0.0)  # a run without points has nothing to compare
+    output.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    curves = {}
+    split = opened.split
+    base = None
+    with out.progress("comparing", len(names) + 1) as bar:
+        for number, rival in enumerate(rivals(opened, candidates, names), 1):
+            base = rival.lists(rival.curve.base) if base is None else base
+            rows += matched(rival, base, split, shares)
+            curves[rival.name] = rival.curve
+            bar.update(rival.name, number, len(names) + 1, {"seconds": rival.seconds})
+    table = table_of(rows)
+    table.write_parquet(output / "matched.parquet")
+    table.write_csv(output / "matched.csv")
+    for ending in ("html", "png", "svg"):
+        save_chart(curve_chart(curves), output / f"curves.{ending}")
+    for share in shares:
+        shown = [row for row in rows if row["loss"] == share]
+        out.table(
+            f"at {share:.0%} validation nDCG loss, on test",
+            ["method", "coverage", "entropy", "gini", "nDCG change", "seconds"],
+            [[row["method"], *(row[name] for name in ("coverage", "entropy", "gini")), f"{row['ndcg_change']:+.1%}",
+              row["seconds"]] for row in shown],
+        )  # fmt: skip
+        out.say("")
+    out.say(f"tables and pictures: {output}")
+    out.result({"output": str(output), "rows": rows})

@@ -1,0 +1,1 @@
+"""Experiments: every method on the same model's lists, at the same loss of accuracy."""

@@ -1,0 +1,156 @@
+"""Every reranker beside DivMF, on the same MF model's lists, at matched nDCG loss.
+
+The knob of each method is chosen on validation, separately for each metric and loss; what is reported is the test.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from divmf.curve import Curve, Point
+from divmf.estimator import Recommender
+from divmf.metrics import METRICS, Estimate, compare, evaluate, measure
+from divmf.rerank import METHODS, Method
+from divmf.rerank.sweep import sweep_points, unseen
+from divmf.runs import Run
+from divmf.split import Split
+from divmf.topk import TopK
+
+LOSSES = (0.01, 0.05, 0.1, 0.2)
+DIVERSITY = ("coverage", "entropy", "gini")
+REFINEMENTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """A method's whole curve on a model's lists, and how to make the test lists of one of its points."""
+
+    name: str
+    curve: Curve
+    lists: Callable[[Point], TopK]
+    seconds: float
+
+
+def rivals(run: Run, width: int = 100, methods: Sequence[str] | None = None, seed: int = 0) -> Iterator[Rival]:
+    """DivMF's curve of the run, then each reranker's on the `width` best candidates of the run's MF."""
+    split, config, curve = run.split, run.config, run.curve
+    base = Recommender(run.model(curve.base), split, curve.base, config.k)
+    own = lambda point: Recommender(run.model(point), split, point, config.k).lists()  # noqa: E731
+    spent = sum(point.seconds or 0.0 for point in curve.points if point.phase == "diversity")
+    yield Rival("divmf", Curve(curve.operating), own, spent)
+    candidates = base.lists(min(width, split.n_items), seen="train")
+    for name in METHODS if methods is None else methods:
+        yield rival_of(METHODS[name], candidates, split, config.k, seed)
+
+
+def rival_of(method: Method, candidates: TopK, split: Split, k: int, seed: int) -> Rival:
+    """A reranker's curve over its grid, for each of its variants, refined where the losses of interest are crossed."""
+    points: list[Point] = []
+    settings: list[Mapping[str, Any]] = []
+    for variant in method.variants:
+        made = list(sweep_points(candidates, method, split, k, settings=variant, seed=seed))
+        for loss in LOSSES:
+            for _ in range(REFINEMENTS):
+                between = crossing(made, loss, whole=isinstance(method.grid[-1], int) and max(method.grid) > 1)
+                if between is None:
+                    break
+                made += sweep_points(candidates, method, split, k, grid=[between], settings=variant, seed=seed)
+        made.sort(key=lambda point: grid_place(point.knob, method.grid))
+        points += made
+        settings += [variant] * len(made)
+    known = unseen(candidates, split.seen)
+
+    def lists(point: Point) -> TopK:
+        place = points.index(point)
+        return method.run(known, k, {**settings[place], method.knob: point.knob}, split.train, seed)
+
+    seconds = max(point.seconds or 0.0 for point in points) / 2  # a point makes two lists: validation and test
+    return Rival(method.name, Curve(tuple(points)), lists, seconds)
+
+
+def crossing(points: Sequence[Point], loss: float, whole: bool) -> float | None:
+    """A knob between the strongest setting that keeps within the loss and the next one that does not."""
+    floor = (1 - loss) * points[0].valid["ndcg"]
+    knobs = sorted({point.knob: point for point in points if point.knob is not None}.items())
+    if knobs and knobs[0][1] is not points[0]:
+        knobs.reverse()  # from neutral to strongest
+    for (weak, kept), (strong, lost) in pairwise(knobs):
+        if kept.valid["ndcg"] >= floor > lost.valid["ndcg"]:
+            if not isfinite(weak) or not isfinite(strong):
+                return 2 * min(weak, strong)
+            middle = round((weak + strong) / 2) if whole else (weak + strong) / 2
+            return None if middle in (weak, strong) else middle
+    return None
+
+
+def grid_place(knob: float | None, grid: Sequence[float]) -> float:
+    """Where a knob stands between the neutral and the strongest end of a grid."""
+    value = inf if knob is None else knob
+    return value if grid[-1] > grid[0] else -value
+
+
+def best_within(curve: Curve, loss: float, metric: str) -> Point:
+    """The point with the best validation value of a metric among those that keep within the loss."""
+    floor = (1 - loss) * curve.base.valid["ndcg"]
+    sign = 1 if METRICS[metric].better == "high" else -1
+    kept = [point for point in curve.points if point.valid["ndcg"] >= floor] or [curve.base]
+    return max(kept, key=lambda point: (sign * point.valid[metric], point.valid["ndcg"]))
+
+
+def matched(rival: Rival, base: TopK, split: Split, losses: Sequence[float] = LOSSES) -> Iterator[dict[str, object]]:
+    """A row for each loss: the metrics on test with 95% intervals, and the nDCG really lost there."""
+    ndcg = measure(base, split.test.matrix)["ndcg"]
+    made: dict[int, tuple[dict[str, Estimate], dict[str, Estimate]]] = {}  # by the point's place in the curve
+    for loss in losses:
+        row: dict[str, object] = {"method": rival.name, "loss": loss}
+        for metric in DIVERSITY:
+            point = best_within(rival.curve, loss, metric)
+            place = rival.curve.points.index(point)
+            if place not in made:
+                lists = rival.lists(point)
+                made[place] = evaluate(lists, split), compare(lists, base, split)
+            found, change = made[place]
+            row |= {
+                metric: float(found[metric]),
+                f"{metric}_low": found[metric].low,
+                f"{metric}_high": found[metric].high,
+            }
+            if metric == "gini":
+                row |= {"knob": point.knob, "epoch": point.epoch}
+                row |= {
+                    "ndcg": float(found["ndcg"]),
+                    "ndcg_change": float(change["ndcg"]) / ndcg,
+                    "ndcg_change_low": change["ndcg"].low / ndcg,
+                    "ndcg_change_high": change["ndcg"].high / ndcg,
+                }
+        yield row | {"seconds": rival.seconds}
+
+
+def table_of(rows: Sequence[dict[str, object]]) -> pl.DataFrame:
+    """The rows as one table, methods in the order given."""
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def markdown(table: pl.DataFrame, loss: float) -> str:
+    """The rows of one loss as a Markdown table; the best value of each column in bold."""
+    some = table.filter(pl.col("loss") == loss)
+    lines = [
+        "| method | coverage | entropy | Gini | nDCG change on test | knob | seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    best = {metric: (np.max if metric != "gini" else np.min)(some[metric].to_numpy()) for metric in DIVERSITY}
+    for row in some.iter_rows(named=True):
+        cells = []
+        for metric in DIVERSITY:
+            shown = f"{row[metric]:.3f}"
+            width = (row[f"{metric}_high"] - row[f"{metric}_low"]) / 2
+            cells.append((f"**{shown}**" if row[metric] == best[metric] else shown) + f" ± {width:.3f}")
+        change = f"{row['ndcg_change']:+.1%} ({row['ndcg_change_low']:+.1%} … {row['ndcg_change_high']:+.1%})"
+        knob = f"epoch {row['epoch']}" if row["knob"] is None else f"{row['knob']:.3g}"
+        lines.append(f"| {row['method']} | {' | '.join(cells)} | {change} | {knob} | {row['seconds']:.1f} |")
+    return "\n".join(lines)
