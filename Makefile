@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench results docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/divmf demo -o demo
@@ -19,6 +19,9 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+results: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.results
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict

@@ -209,3 +209,30 @@ def test_help_teaches_every_command(divmf: Any) -> None:
         assert done.code == 0
         assert len(done.out) > 200
     assert "--unmask-policy" in divmf("train", "--help").out
+
+
+def test_rerank_takes_any_lists_and_says_what_it_changed(divmf: Any, log: Path, tmp_path: Path) -> None:
+    run, wide, out = tmp_path / "run", tmp_path / "wide.csv", tmp_path / "lists.parquet"
+    divmf("train", log, "-o", run, *QUICK, "-q")
+    divmf("recommend", run, "-o", wide, "--k", 20, "-q")
+    done = divmf("rerank", wide, "--method", "dual_prices", "--k", 3, "-o", out, "--set", "c=1.5", "--json")
+    assert done.json["settings"] == {"c": 1.5}
+    assert done.json["gini"] < done.json["before"]["gini"]
+    made = pl.read_parquet(out)
+    assert made.group_by("user_id").len()["len"].unique().to_list() == [3]
+    assert made.join(pl.read_csv(wide), on=["user_id", "item_id"]).height == made.height
+    names = [row["name"] for row in divmf("rerank", "--list", "--json").json]
+    assert {"kwon", "karakaya", "fairmatch", "uimatch", "bayes_rule"} <= set(names)
+    assert "c (knob)" in divmf("rerank", "--list", "--method", "uimatch").out
+    for arguments, says in [
+        (["--method", "kwan"], "no reranker 'kwan'"),
+        (["--method", "kwon", "--set", "t_r=2"], "t_r='2' is not allowed"),
+        (["--method", "kwon", "--set", "x=2"], "no setting 'x'"),
+        (["--method", "karakaya"], "--train"),
+    ]:
+        wrong = divmf("rerank", wide, "-o", tmp_path / "no.parquet", *arguments)
+        assert (wrong.code, says in wrong.err) == (2, True), wrong.err
+        assert not (tmp_path / "no.parquet").exists()
+    write(tmp_path / "bad.csv", "user_id,item_id,score\n1,2,nan\n")
+    assert "NaN" in divmf("rerank", tmp_path / "bad.csv", "--method", "kwon", "-o", out).err
+    assert "LISTS is missing" in divmf("rerank").err

@@ -65,7 +65,9 @@ class Out:
         if self.json or self.quiet:
             return
         cells = [list(row) for row in rows]
-        table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+        if title:  # not the table's own title, which is folded to the width of the table
+            self.stdout.print(title, style="italic", markup=False)
+        table = Table(header_style="bold", box=None, pad_edge=False)
         for number, name in enumerate(columns):
             texts = all(isinstance(row[number], str) for row in cells)
             table.add_column(name, justify="left" if texts else "right", overflow="fold")

@@ -1,7 +1,9 @@
 """divmf demo."""
 
+import logging
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +14,7 @@ from divmf.cli.train import SHOWN, train_run
 
 # large enough to show the effect, small enough for a minute on two cores
 USERS, ITEMS, INTERACTIONS = 2000, 1000, 60_000
+LOSS, WIDTH = 0.05, 100
 
 
 @command(app, "demo")
@@ -22,9 +25,13 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(help="Seed of the marketplace and of the training.")] = 0,
 ) -> None:
-    """The main job on an embedded synthetic marketplace: train, diversify, write report.html, print the table."""
+    """The main job on an embedded synthetic marketplace: train, diversify, compare with every reranker, report.
+
+    Writes report.html and the run folder, prints the table. Needs no network and no data; takes about a minute.
+    """
     from divmf.datasets import marketplace
     from divmf.estimator import Recommender
+    from divmf.experiments.compare import best_within
     from divmf.report.page import run_report
     from divmf.training import TrainConfig
 
@@ -32,20 +39,42 @@ def demo(
     split, config = data.leave_one_out(seed), TrainConfig(seed=seed)
     out.note(f"a marketplace of {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")
     run = train_run(out, output / "run", split, config, "synthetic")
-    picked, curve = run.pick(ndcg_drop=0.05), run.curve
-    lists = {
-        name: Recommender(run.model(point), split, point, config.k).lists()
+    picked, curve = run.pick(ndcg_drop=LOSS), run.curve
+    chosen = {
+        name: Recommender(run.model(point), split, point, config.k)
         for name, point in (("MF", curve.base), ("DivMF", picked))
     }
+    rivals = reranker_curves(out, chosen["MF"].lists(WIDTH, seen="train"), split, config.k)
     report = output / "report.html"
-    run_report(report, curve, picked, lists, split, config.k, f"divmf demo -o {output} --seed {seed}")
-    names = {"MF, accuracy only": curve.base, f"DivMF, diversity epoch {picked.epoch}": picked}
+    run_report(
+        report, curve, picked, {name: each.lists() for name, each in chosen.items()}, split, config.k,
+        f"divmf demo -o {output} --seed {seed}", rivals,
+        valid_lists={name: each.lists(seen="train") for name, each in chosen.items()}, run=run.folder,
+    )  # fmt: skip
+    points = {"MF, accuracy only": curve.base, "DivMF": picked}
+    points |= {name: best_within(found, LOSS, "gini") for name, found in rivals.items()}
     out.table(
-        f"on the test items, k = {config.k}; DivMF at 5% validation nDCG loss",
+        f"on the test items, k = {config.k}; everything but MF at {LOSS:.0%} validation nDCG loss",
         ["", *SHOWN],
-        [[name, *(point.test[metric] for metric in SHOWN)] for name, point in names.items()],
+        [[name, *(point.test[metric] for metric in SHOWN)] for name, point in points.items()],
     )
     out.say(f"\nreport: {report.resolve()}\nnext:   divmf train YOUR_EVENTS.csv -o run")
     out.result(
         {"report": str(report), "run": str(run.folder), "base": curve.base.to_json(), "picked": picked.to_json()}
     )
+
+
+def reranker_curves(out: Out, candidates: Any, split: Any, k: int) -> dict[str, Any]:
+    """The curve of every reranker that can run here."""
+    from divmf.rerank import METHODS, sweep
+
+    logging.getLogger("divmf.rerank").setLevel(logging.ERROR)  # what a sweep passes through is no news
+    curves = {}
+    with out.progress("rerankers", len(METHODS)) as bar:
+        for number, (name, method) in enumerate(METHODS.items(), 1):
+            bar.update(f"reranker {name}", number, len(METHODS), {})
+            if method.extra == "flow" and not find_spec("ortools"):
+                out.note(f"{name} is left out: it needs `pip install 'divmf[flow]'`")
+                continue
+            curves[name] = sweep(candidates, method, split, k)
+    return curves

@@ -1,0 +1,100 @@
+"""The comparison: knobs chosen on validation, test reported, DivMF beside the rerankers on the same model."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from divmf.curve import Curve, Point
+from divmf.datasets import marketplace
+from divmf.experiments.compare import best_within, crossing, markdown, matched, rivals, table_of
+from divmf.fitting import fit
+from divmf.metrics import measure
+from divmf.runs import Run
+from divmf.training import TrainConfig
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    split = marketplace(users=300, items=120, interactions=6000, seed=4).leave_one_out(0)
+    config = TrainConfig(
+        k=4, dim=8, unmask=20, learning_rate=0.02, diversity_rate=0.02, accuracy_epochs=8, diversity_epochs=10
+    )
+    made = Run.start(tmp_path_factory.mktemp("run") / "run", split, config)
+    for _ in fit(made, split, config):
+        pass
+    return made
+
+
+def point(knob: float, ndcg: float, gini: float, coverage: float = 0.5) -> Point:
+    measures = {"ndcg": ndcg, "gini": gini, "coverage": coverage, "entropy": 1.0}
+    return Point("some", 0, measures, measures, knob=knob)
+
+
+def test_the_best_point_within_a_loss_is_chosen_for_each_metric() -> None:
+    points = (point(0, 1.0, 0.9, 0.3), point(1, 0.96, 0.7, 0.4), point(2, 0.95, 0.8, 0.6), point(3, 0.9, 0.1, 0.9))
+    curve = Curve(points)
+    assert best_within(curve, 0.05, "gini").knob == 1
+    assert best_within(curve, 0.05, "coverage").knob == 2
+    assert best_within(curve, 0.2, "gini").knob == 3
+    assert best_within(curve, 0.0, "gini").knob == 0
+
+
+@pytest.mark.parametrize(
+    ("knobs", "whole", "expected"),
+    [
+        ([(0, 1.0), (0.5, 0.97), (1.0, 0.9)], False, 0.75),
+        ([(1.0, 1.0), (0.5, 0.97), (0.0, 0.9)], False, 0.25),
+        ([(1, 1.0), (10, 0.97), (15, 0.9)], True, 12),
+        ([(1, 1.0), (10, 0.97), (11, 0.9)], True, None),
+        ([(float("inf"), 1.0), (10, 0.9)], False, 20),
+        ([(0, 1.0), (1, 0.99)], False, None),
+    ],
+)
+def test_a_knob_is_tried_where_the_loss_is_crossed(knobs: Any, whole: bool, expected: float | None) -> None:
+    assert crossing([point(knob, ndcg, 0.5) for knob, ndcg in knobs], 0.05, whole) == expected
+
+
+def test_every_rival_starts_from_the_same_model_and_its_rows_are_its_lists(run: Run) -> None:
+    split = run.split
+    found = list(rivals(run, 40, ["bayes_rule", "uimatch", "fairmatch", "kwon"]))
+    base = found[0].lists(found[0].curve.base)
+    own = measure(base, split.test.matrix)
+    rows = []
+    for rival in found:
+        assert rival.curve.base.test["ndcg"] == pytest.approx(own["ndcg"])
+        assert rival.curve.base.test["gini"] == pytest.approx(own["gini"])
+        for some in rival.curve.points[:: max(1, len(rival.curve.points) // 4)]:
+            again = measure(rival.lists(some), split.test.matrix)
+            assert again["gini"] == pytest.approx(some.test["gini"])
+        rows += matched(rival, base, split)
+    table = table_of(rows)
+    assert table.height == 5 * 4
+    assert (table["gini_low"] <= table["gini"]).all()
+    assert (table["gini"] <= table["gini_high"]).all()
+    for name in table["method"].unique():
+        some = table.filter(pl.col("method") == name).sort("loss")
+        assert len(some) == 4
+    assert markdown(table, 0.05).count("\n") == 2 + 5 - 1
+
+
+def test_the_command_writes_tables_and_pictures(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    import sys
+
+    from divmf.cli import main
+
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["divmf", "compare", str(run.folder), "-o", str(tmp_path / "out"), "--methods", "bayes_rule", "--losses", "5%"],
+    )
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    assert "at 5% validation nDCG loss" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "matched.parquet", "matched.csv", "curves.html", "curves.png", "curves.svg",
+    }  # fmt: skip

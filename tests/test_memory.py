@@ -1,0 +1,35 @@
+"""Memory stays that of the parameters and one block of scores; the dense matrix would be 12 GB."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import resource
+from divmf.datasets import marketplace
+from divmf.estimator import Recommender
+from divmf.fitting import fit
+from divmf.runs import Run
+from divmf.training import TrainConfig
+import tempfile
+
+split = marketplace(70_000, 44_000, 1_500_000, seed=0).leave_one_out(0)
+config = TrainConfig(accuracy_epochs=1, diversity_epochs=1, {settings})
+with tempfile.TemporaryDirectory() as folder:
+    run = Run.start(folder + "/run", split, config)
+    points = list(fit(run, split, config))
+    lists = Recommender(run.model(points[-1]), split, points[-1]).lists(10)
+assert lists.items.shape == (70_000, 10)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", ["", "rows=5000, columns=5000"])
+def test_seventy_thousand_users_and_forty_four_thousand_items_need_less_than_two_gigabytes(settings: str) -> None:
+    code = CODE.replace("{settings}", settings)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 2.0
