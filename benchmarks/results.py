@@ -41,11 +41,11 @@ def divmf(*words: str) -> None:
 
 INTRODUCTION = """# Results
 
-Every reranker beside DivMF, on the lists of the same MF model (BPR, 32 dimensions), k = 5, seed 0. Rerankers choose from
-100 candidates a user. For each metric and loss, the knob (and the variant of the method) is the one with the best value **on
-validation** among those that lose at most so much validation nDCG; what stands here is the **test**, ± half a 95% interval
-over resampled users. "nDCG change" is the paired change on test at the point chosen for Gini; "seconds" is one list-making
-at the slowest setting (for DivMF: all 200 diversity epochs). All of it is made by one command:
+Every reranker beside DivMF, on the lists of the same MF model (BPR, 32 dimensions), k = 5, seed 0. Rerankers choose
+from 100 candidates a user. For each metric and loss, the knob (and the variant of the method) is the one with the best
+value **on validation** among those that lose at most so much validation nDCG; what stands here is the **test**,
+± half a 95% interval over resampled users. "nDCG change" is the paired change on test at the point chosen for Gini;
+"seconds" is one list-making at the slowest setting (for DivMF: all 200 diversity epochs). One command makes it all:
 
     make results"""
 
