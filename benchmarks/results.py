@@ -28,7 +28,8 @@ def main(folder: Path = ROOT / "results") -> None:
             divmf("compare", str(run), "-o", str(out))
         (ROOT / "docs" / "img").mkdir(exist_ok=True)
         shutil.copy(out / "curves.png", ROOT / "docs" / "img" / f"curves-{name}.png")
-        pages.append(section(name, title, data, Run.open(run), pl.read_parquet(out / "matched.parquet")))
+        tables = pl.read_parquet(out / "matched.parquet"), pl.read_parquet(out / "curves.parquet")
+        pages.append(section(name, title, data, Run.open(run), *tables))
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("divmf", "torch", "numba", "polars"))
     pages.append(f"Made with {versions}.\n")
     (ROOT / "docs" / "results.md").write_text("\n\n".join(pages))
@@ -50,7 +51,7 @@ value **on validation** among those that lose at most so much validation nDCG; w
     make results"""
 
 
-def section(name: str, title: str, data: list[str], run: Run, table: pl.DataFrame) -> str:
+def section(name: str, title: str, data: list[str], run: Run, table: pl.DataFrame, curves: pl.DataFrame) -> str:
     """What one data set showed."""
     base, about = run.curve.base, read_json(run.config_file)["data"]
     text = [
@@ -62,7 +63,19 @@ def section(name: str, title: str, data: list[str], run: Run, table: pl.DataFram
     ]
     for loss in LOSSES:
         text += [f"### {title}, {loss:.0%} validation nDCG loss", markdown(table, loss)]
+    text += [f"### {title}, the strongest end of each knob", ends(curves)]
     return "\n\n".join(text)
+
+
+def ends(curves: pl.DataFrame) -> str:
+    """Where each method's most even setting leads, whatever it costs."""
+    lines = ["| method | knob | nDCG on test | coverage | entropy | Gini |", "|---|---|---|---|---|---|"]
+    for (name,), points in curves.group_by("method", maintain_order=True):
+        last = points.sort("valid_gini").row(0, named=True)
+        knob = f"epoch {last['epoch']}" if last["knob"] is None else f"{last['knob']:.3g}"
+        found = " | ".join(f"{last[f'test_{metric}']:.4f}" for metric in ("ndcg", "coverage", "entropy", "gini"))
+        lines.append(f"| {name} | {knob} | {found} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -96,5 +96,5 @@ def test_the_command_writes_tables_and_pictures(
     assert stop.value.code == 0
     assert "at 5% validation nDCG loss" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "matched.parquet", "matched.csv", "curves.html", "curves.png", "curves.svg",
+        "matched.parquet", "matched.csv", "curves.parquet", "curves.html", "curves.png", "curves.svg",
     }  # fmt: skip

@@ -109,19 +109,24 @@ def test_masked_items_get_a_gradient_that_only_pushes_them_down(seed: int, rows:
     assert (scores.grad[masked] > 0).all()  # descent goes against the gradient
 
 
-@given(st.integers(0, 999), st.integers(2, 9), st.integers(3, 12), st.integers(1, 9))
-def test_the_linearised_rows_have_the_gradient_of_the_coverage(seed: int, rows: int, n_items: int, chunk: int) -> None:
+@given(st.integers(0, 999), st.integers(2, 9), st.integers(3, 12), st.booleans(), st.integers(0, 3))
+def test_the_gradient_by_hand_is_that_of_autograd(
+    seed: int, rows: int, n_items: int, covers: bool, skewed: int
+) -> None:
     scores = scores_of(seed, rows, n_items).requires_grad_()
-    kept = top(scores.detach(), min(3, n_items))[0]
-    mass = losses.column_mass(losses.log_mass(scores, kept).exp(), kept, n_items)
-    (dense,) = torch.autograd.grad(losses.coverage(mass, 0.01), scores, retain_graph=True)
-    parts = 0.0
-    for start in range(0, rows, chunk):
-        some = slice(start, start + chunk)
-        t = losses.log_mass(scores, kept).exp()[some]
-        parts = parts + losses.coverage_of_rows(t, kept[some], mass, 0.01)
-    (chunked,) = torch.autograd.grad(parts, scores)
-    assert_close(chunked, dense, rtol=1e-10, atol=1e-12)
+    kept = top(scores.detach(), 3)[0]
+    log_t = losses.log_mass(scores, kept)
+    mass = losses.column_mass(log_t.exp(), kept, n_items)
+    loss = 0 * scores.sum()
+    if covers:
+        loss = loss + losses.coverage(mass, 0.01)
+    if skewed:
+        loss = loss + losses.skewness(log_t[:, :skewed])
+    (expected,) = torch.autograd.grad(loss, scores)
+    values = scores.detach().clone()
+    known = mass.detach() if covers else None
+    found = losses.score_gradient_(values, kept, values.logsumexp(dim=1), known, 0.01, skewed)
+    assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_skewness_has_a_finite_gradient_where_the_mass_underflows() -> None:

@@ -21,13 +21,14 @@ def mse(positive: Tensor, negative: Tensor) -> Tensor:
 ACCURACY_LOSSES = {"bpr": bpr, "mse": mse}
 
 
-def log_mass(scores: Tensor, kept: Tensor) -> Tensor:
+def log_mass(scores: Tensor, kept: Tensor, log_z: Tensor | None = None) -> Tensor:
     """log t_ui of the kept entries, Sec. 3.2.1: S_u = softmax(R̂_u) over all items, T_u = top(S_u, m).  (rows, m)
 
-    The items that are not kept take part through the denominator of the softmax alone, so Reg_cov can only
-    push them down.
+    The items that are not kept take part through the denominator of the softmax alone (log_z is its logarithm, where
+    known already), so Reg_cov can only push them down.
     """
-    return scores.gather(1, kept) - scores.logsumexp(dim=1, keepdim=True)
+    log_z = scores.logsumexp(dim=1) if log_z is None else log_z
+    return scores.gather(1, kept) - log_z[:, None]
 
 
 def column_mass(t: Tensor, kept: Tensor, n_items: int) -> Tensor:
@@ -44,14 +45,6 @@ def coverage(mass: Tensor, eps: float) -> Tensor:
     return -(mass + eps).log().sum()
 
 
-def coverage_of_rows(t: Tensor, kept: Tensor, mass: Tensor, eps: float) -> Tensor:
-    """−Σ_u Σ_i t_ui / (c_i + ε) with c constant: summed over all rows, its gradient is that of Reg_cov.
-
-    Ours: this is what lets each chunk of users back-propagate on its own once c is known.
-    """
-    return -(t / (mass.detach() + eps)[kept]).sum()
-
-
 def skewness(log_t: Tensor) -> Tensor:
     """Reg_skew, Sec. 3.2.2: Σ_u Σ_i t'_ui log t'_ui, with t' the rows of T scaled to sum 1.
 
@@ -60,6 +53,32 @@ def skewness(log_t: Tensor) -> Tensor:
     """
     log_p = log_t.log_softmax(dim=1)  # (rows, m)
     return (log_p.exp() * log_p).sum()
+
+
+def score_gradient_(
+    scores: Tensor, kept: Tensor, log_z: Tensor, mass: Tensor | None, eps: float, skewed: int
+) -> Tensor:
+    """∂L_div/∂R̂ of some rows with c constant, written over their scores.  (rows, n_items)
+
+    Through the softmax, with g_i = ∂Reg_cov/∂s_i = −1/(c_i + ε) on the kept items and 0 elsewhere,
+    ∂Reg_cov/∂r_j = s_j (g_j − Σ_i g_i s_i); and with p the softmax of the `skewed` first kept scores,
+    ∂Reg_skew/∂r_j = p_j (log p_j − Σ_i p_i log p_i). log_z is the logarithm of the softmax's denominator; a mass of
+    None leaves Reg_cov out, skewed = 0 Reg_skew.
+    Ours: by hand, since autograd makes eight passes over a chunk where this makes one.
+    """
+    log_t = log_mass(scores, kept, log_z)  # (rows, m)
+    if mass is None:
+        gradient = scores.zero_()
+    else:
+        pull = -log_t.exp() / (mass + eps)[kept]  # g_i s_i, all negative
+        # s_j · (−Σ g s) for every item, in one pass: the sum goes into the exponent
+        gradient = scores.add_(((-pull.sum(dim=1)).log() - log_z)[:, None]).exp_()
+        gradient.scatter_add_(1, kept, pull)
+    if skewed:
+        log_p = log_t[:, :skewed].log_softmax(dim=1)
+        p = log_p.exp()
+        gradient.scatter_add_(1, kept[:, :skewed], p * (log_p - (p * log_p).sum(dim=1, keepdim=True)))
+    return gradient
 
 
 def diversity(scores: Tensor, kept: Tensor, k: int, eps: float) -> Tensor:

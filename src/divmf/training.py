@@ -138,7 +138,6 @@ def diversity_epoch(
     """One step on L_div of the whole matrix, or one on each mini-batch of it; the mean loss of a user."""
     total = 0.0
     for users, items in submatrices(model.n_users, model.n_items, config.rows, config.columns, rng):
-        optimiser.zero_grad()
         total += diversity_gradient(model, users, items, train.matrix, config, draw_key(rng))
         optimiser.step()
     return check(total / model.n_users, "diversity")
@@ -160,71 +159,75 @@ def block_lengths(config: TrainConfig, n_items: int, in_block: int) -> tuple[int
     """
     n_blocks = math.ceil(n_items / in_block)
     extra = math.ceil(config.unmask / n_blocks) if config.unmask_policy != "none" else 0
-    if config.blocks == "release":
-        return math.ceil(config.k / n_blocks), extra, config.k
     listed = math.ceil(config.k * in_block / n_items)
-    return listed, extra, listed
+    skewed = listed
+    if config.blocks == "release":
+        listed, skewed = math.ceil(config.k / n_blocks), config.k
+    if config.skew_rows == "kept":
+        skewed = listed + extra
+    return listed, extra, skewed
 
 
+@torch.no_grad()
 def diversity_gradient(
     model: MF, users: Array, items: Array | None, seen: sparse.csr_array, config: TrainConfig, key: int,
     block_scores: int = BLOCK_SCORES,
 ) -> float:  # fmt: skip
-    """Add the gradient of L_div of a submatrix to the parameters' .grad; L_div.  Exact, in memory of one chunk.
+    """Set the parameters' .grad to the gradient of L_div of a submatrix; L_div.  Exact, in memory of one chunk.
 
-    Pass 1 sums the column mass c over chunks of users; pass 2 back-propagates each chunk with c held constant
-    (`losses.coverage_of_rows`).
+    The gradient of −Σ_i log(c_i + ε) equals that of −Σ_u Σ_i t_ui / (c_i + ε) with c held constant. So pass 1 sums the
+    column mass c over chunks of users, and pass 2 finds each chunk's gradient on its own.
     """
-    vectors, bias, met = model.items, model.bias, seen
+    vectors, bias, met = model.items.detach(), model.bias, seen
     if items is not None:
         columns = torch.from_numpy(items).to(model.items.device)
-        vectors, bias, met = embedding(columns, model.items), model.bias[columns], seen[users][:, items]
-    leaf = vectors.detach().requires_grad_()  # so that chunks add up here, and the block is gathered once
-    listed, extra, skewed = block_lengths(config, model.n_items, len(leaf))
+        vectors, bias, met = vectors[columns], bias[columns], seen[users][:, items]
+    listed, extra, skewed = block_lengths(config, model.n_items, len(vectors))
+    user_gradient, item_gradient = torch.zeros_like(model.users), torch.zeros_like(vectors)
+    mass = vectors.new_zeros(len(vectors)) if config.reg_cov else None
 
-    def chunk(rows: slice) -> tuple[Tensor, Tensor]:
-        """Scores of some of the block's users, and the items of them that T keeps."""
-        chosen = users[rows]
-        scores = torch.addmm(bias, embedding(torch.from_numpy(chosen).to(bias.device), model.users), leaf.T)
+    def hide_seen(values: Tensor, rows: slice, value: float) -> None:
         if config.mask_seen:
-            where = chosen if items is None else np.arange(rows.start, rows.stop)
-            fill_seen(scores, where, met, UNREACHABLE)
-        kept = kept_items(scores.detach(), listed, extra, config.unmask_policy, chosen, key)
+            fill_seen(values, users[rows] if items is None else np.arange(rows.start, rows.stop), met, value)
+
+    def scored(rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Some of the block's users: their numbers, their vectors and their scores."""
+        chosen = torch.from_numpy(users[rows]).to(vectors.device)
+        scores = torch.addmm(bias, model.users[chosen], vectors.T)  # (rows, items)
+        hide_seen(scores, rows, UNREACHABLE)
+        return chosen, model.users[chosen], scores
+
+    chunks, total = list(blocks(len(users), len(vectors), block_scores)), 0.0
+    kept_of, log_z_of = [], []  # (rows, m) and (rows,) of each chunk: small beside its scores
+    for rows in chunks:
+        _, _, scores = scored(rows)
+        kept = kept_items(scores, listed, extra, config.unmask_policy, users[rows], key)
         if int(kept.min()) < 0:  # a row without enough numbers in it
             check(math.nan, "diversity")
-        return scores, kept
-
-    chunks = list(blocks(len(users), len(leaf), block_scores))
-    total, mass = 0.0, leaf.new_zeros(len(leaf))
-    if config.reg_cov:
-        with torch.no_grad():
-            for rows in chunks:
-                scores, kept = chunk(rows)
-                mass += losses.column_mass(losses.log_mass(scores, kept).exp(), kept, len(leaf))
-            total += float(losses.coverage(mass, config.eps))
-    for rows in chunks:
-        scores, kept = chunk(rows)
-        log_t = losses.log_mass(scores, kept)
-        loss = leaf.new_zeros(())
-        if config.reg_cov:
-            loss = loss + losses.coverage_of_rows(log_t.exp(), kept, mass, config.eps)
+        log_z = scores.logsumexp(dim=1)
+        log_t = losses.log_mass(scores, kept, log_z)
+        if mass is not None:
+            mass += losses.column_mass(log_t.exp(), kept, len(mass))
         if config.reg_skew:
-            skew = losses.skewness(log_t if config.skew_rows == "kept" else log_t[:, :skewed])
-            total += float(skew.detach())
-            loss = loss + skew
-        if loss.requires_grad:
-            loss.backward()  # type: ignore[no-untyped-call]
-    if items is None:
-        add_gradient(model.items, leaf.grad)
-    elif leaf.grad is not None:
-        vectors.backward(leaf.grad)  # type: ignore[no-untyped-call]
+            total += float(losses.skewness(log_t[:, :skewed]))
+        kept_of.append(kept.to(torch.int32))
+        log_z_of.append(log_z)
+    if mass is not None:
+        total += float(losses.coverage(mass, config.eps))
+    for rows, kept, log_z in zip(chunks, kept_of, log_z_of, strict=True):
+        chosen, user_vectors, scores = scored(rows)
+        gradient = losses.score_gradient_(
+            scores, kept.long(), log_z, mass, config.eps, skewed if config.reg_skew else 0
+        )
+        hide_seen(gradient, rows, 0.0)  # matters for a user who has seen all of the block's items
+        user_gradient[chosen] = gradient @ vectors
+        item_gradient.addmm_(gradient.T, user_vectors)
+    if items is not None:
+        whole = torch.zeros_like(model.items)
+        whole[columns] = item_gradient
+        item_gradient = whole
+    model.users.grad, model.items.grad = user_gradient, item_gradient
     return total
-
-
-def add_gradient(parameter: Tensor, gradient: Tensor | None) -> None:
-    """parameter.grad += gradient."""
-    if gradient is not None:
-        parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
 
 EPOCHS = {"accuracy": accuracy_epoch, "diversity": diversity_epoch}

@@ -1,6 +1,5 @@
 """The command line: the only place that prints or exits."""
 
-import os
 import sys
 
 import typer
@@ -22,8 +21,6 @@ app = typer.Typer(
 
 def main() -> None:
     """Run a command; errors become one line and an exit code: 1 the work failed, 2 the call was wrong."""
-    # threads that wait for work should not take the core from another process that has some
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from divmf.cli import data, demo, doctor, lists, rerank, train  # noqa: F401  (each registers its commands)
 
     debug = "--debug" in sys.argv

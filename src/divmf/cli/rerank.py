@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 from typing import Annotated, Any
 
+import polars as pl
 import typer
 
 from divmf.cli import app
@@ -136,6 +137,8 @@ def compare(
     table = table_of(rows)
     table.write_parquet(output / "matched.parquet")
     table.write_csv(output / "matched.csv")
+    points = [found.frame.with_columns(method=pl.lit(name)) for name, found in curves.items()]
+    pl.concat(points, how="diagonal").write_parquet(output / "curves.parquet")
     for ending in ("html", "png", "svg"):
         save_chart(curve_chart(curves), output / f"curves.{ending}")
     for share in shares:
