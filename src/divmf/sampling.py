@@ -15,22 +15,20 @@ def draw_key(rng: np.random.Generator) -> int:
     return int(rng.integers(0, 2**63))
 
 
-def batches(
+def slabs(
     train: Interactions, size: int, negatives: int, rng: np.random.Generator
 ) -> Iterator[tuple[Array, Array, Array]]:
-    """All pairs once, in random order: users (b,), items they met (b,), items they did not (b, negatives)."""
+    """All pairs once, in random order, many batches at a time: users (n,), items met (n,), not met (n, negatives)."""
     from divmf.kernels.draw import negatives as draw_negatives
 
     order, key, matrix = rng.permutation(len(train)), draw_key(rng), train.matrix
-    slab = size * max(1, SLAB // size)  # whole batches, drawn together so that threads get coarse work
+    slab = size * max(1, SLAB // size)  # whole batches
     for first in range(0, len(train), slab):
         chosen = order[first : first + slab]
         users, items = train.users[chosen].astype(np.int64), train.items[chosen].astype(np.int64)
         drawn = np.empty((len(chosen), negatives), dtype=np.int64)
         draw_negatives(users, items, first, matrix.indptr, matrix.indices, train.n_items, key, drawn)
-        for start in range(0, len(chosen), size):
-            batch = slice(start, start + size)
-            yield users[batch], items[batch], drawn[batch]
+        yield users, items, drawn
 
 
 def submatrices(

@@ -16,7 +16,7 @@ from divmf import losses
 from divmf.ids import Array
 from divmf.interactions import Interactions
 from divmf.model import MF
-from divmf.sampling import batches, draw_key, submatrices
+from divmf.sampling import draw_key, slabs, submatrices
 from divmf.select import fill_seen
 from divmf.topk import BLOCK_SCORES, blocks
 from divmf.unmask import kept_items
@@ -113,23 +113,63 @@ def adam(model: MF, learning_rate: float, l2: float) -> torch.optim.Adam:
 
 
 def accuracy_epoch(
-    model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Optimizer, rng: np.random.Generator
+    model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Adam, rng: np.random.Generator
 ) -> float:
     """One pass over the interactions with sampled negatives; the mean loss of a pair."""
-    loss_of = losses.ACCURACY_LOSSES[config.accuracy]
-    total = 0.0
-    for batch in batches(train, max(1, config.batch // config.negatives), config.negatives, rng):
-        users, positives, negatives = (torch.from_numpy(part).to(model.users.device) for part in batch)
-        # embedding(), not indexing: the backward pass of indexing adds in the order threads happen to come
-        vectors = embedding(users, model.users)  # (b, dim)
+    steps = compiled_steps if model.users.device.type == "cpu" else steps_by_autograd
+    size = max(1, config.batch // config.negatives)
+    total = sum(steps(model, config, optimiser, size, slab) for slab in slabs(train, size, config.negatives, rng))
+    return check(total / (len(train) * config.negatives), "accuracy")
+
+
+def steps_by_autograd(
+    model: MF, config: TrainConfig, optimiser: torch.optim.Adam, size: int, slab: tuple[Array, Array, Array]
+) -> float:
+    """A step for each `size` pairs of users, items met and items not met; the sum of their losses."""
+    loss_of, total = losses.ACCURACY_LOSSES[config.accuracy], 0.0
+    for first in range(0, len(slab[0]), size):
+        batch = (torch.from_numpy(part[first : first + size]).to(model.users.device) for part in slab)
+        users, positives, negatives = batch
         items = torch.cat([positives[:, None], negatives], dim=1)  # (b, 1 + n)
-        scores = torch.einsum("bd,bnd->bn", vectors, embedding(items, model.items)) + model.bias[items]
+        # embedding(), not indexing: the backward pass of indexing adds in the order threads happen to come
+        scores = torch.einsum("bd,bnd->bn", embedding(users, model.users), embedding(items, model.items))
+        scores = scores + model.bias[items]
         loss = loss_of(scores[:, :1], scores[:, 1:])
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         total += float(loss.detach())
-    return check(total / (len(train) * config.negatives), "accuracy")
+    return total
+
+
+def compiled_steps(
+    model: MF, config: TrainConfig, optimiser: torch.optim.Adam, size: int, slab: tuple[Array, Array, Array]
+) -> float:
+    """As `steps_by_autograd`, compiled for the CPU; Adam's moments stay where torch keeps them."""
+    from divmf.kernels.pairs import train_pairs
+
+    tables = (model.users, model.items)
+    for table in tables:
+        if not (state := optimiser.state[table]):
+            state |= {
+                "step": torch.tensor(0.0),
+                "exp_avg": torch.zeros_like(table),
+                "exp_avg_sq": torch.zeros_like(table),
+            }
+    states = [optimiser.state[table] for table in tables]
+    users, items = (table.detach().numpy() for table in tables)
+    mean_u, square_u, mean_i, square_i = (
+        s[name].detach().numpy() for s in states for name in ("exp_avg", "exp_avg_sq")
+    )
+    group = optimiser.param_groups[0]
+    total = train_pairs(
+        config.accuracy == "bpr", users, items, model.bias.numpy(), (mean_u, square_u, mean_i, square_i),
+        (np.zeros_like(users), np.zeros_like(items)), int(states[0]["step"]), group["lr"], group["weight_decay"],
+        size, *slab,
+    )  # fmt: skip
+    for state in states:
+        state["step"] += math.ceil(len(slab[0]) / size)
+    return float(total)
 
 
 def diversity_epoch(
