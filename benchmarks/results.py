@@ -4,14 +4,15 @@ Trains and compares in results/ (what is there is not done again), then writes t
 """
 
 import importlib.metadata
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import polars as pl
 
-from divmf.experiments.compare import LOSSES, markdown
+from divmf.curve import Curve, Point
+from divmf.experiments.compare import LOSSES, markdown, one_line
+from divmf.report.charts import curve_chart, save_chart
 from divmf.runs import Run, read_json
 
 ROOT = Path(__file__).parent.parent
@@ -26,13 +27,35 @@ def main(folder: Path = ROOT / "results") -> None:
         divmf("train", *data, "-o", str(run))
         if not (out / "matched.parquet").exists():
             divmf("compare", str(run), "-o", str(out))
-        (ROOT / "docs" / "img").mkdir(exist_ok=True)
-        shutil.copy(out / "curves.png", ROOT / "docs" / "img" / f"curves-{name}.png")
+        image = ROOT / "docs" / "img" / f"curves-{name}.png"
+        image.parent.mkdir(exist_ok=True)
+        save_chart(curve_chart(drawn(pl.read_parquet(out / "curves.parquet")), k=5), image)
         tables = pl.read_parquet(out / "matched.parquet"), pl.read_parquet(out / "curves.parquet")
         pages.append(section(name, title, data, Run.open(run), *tables))
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("divmf", "torch", "numba", "polars"))
     pages.append(f"Made with {versions}.\n")
     (ROOT / "docs" / "results.md").write_text("\n\n".join(pages))
+
+
+DRAWN = ("DivMF", "kwon", "karakaya", "fairmatch", "uimatch", "bayes_rule", "sinkhorn", "fairrec")
+
+
+def drawn(points: pl.DataFrame) -> dict[str, Curve]:
+    """The paper's four, and the strongest of the others: all fifteen do not fit one picture."""
+    curves = {}
+    for name in DRAWN:
+        rows = points.filter(pl.col("method") == name).to_dicts()
+        made = Curve(tuple(
+            Point(row["phase"], row["epoch"], *(parts(row, part) for part in ("valid", "test")), knob=row["knob"])
+            for row in rows
+        ))  # fmt: skip
+        curves[name] = made if name == "DivMF" else one_line(made)
+    return curves
+
+
+def parts(row: dict[str, float], part: str) -> dict[str, float]:
+    """The metrics of one part of a row of the table of points."""
+    return {name.removeprefix(f"{part}_"): value for name, value in row.items() if name.startswith(f"{part}_")}
 
 
 def divmf(*words: str) -> None:

@@ -125,7 +125,7 @@ def compare(
     opened.curve.choose(ndcg_drop=0.0)  # a run without points has nothing to compare
     output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
-    curves = {}
+    curves, drawn = {}, {}
     split = opened.split
     base = None
     with out.progress("comparing", len(names) + 1) as bar:
@@ -133,6 +133,7 @@ def compare(
             base = rival.lists(rival.curve.base) if base is None else base
             rows += matched(rival, base, split, shares)
             curves[rival.name] = rival.curve
+            drawn[rival.name] = rival.drawn
             bar.update(rival.name, number, len(names) + 1, {"seconds": rival.seconds})
     table = table_of(rows)
     table.write_parquet(output / "matched.parquet")
@@ -140,7 +141,7 @@ def compare(
     points = [found.frame.with_columns(method=pl.lit(name)) for name, found in curves.items()]
     pl.concat(points, how="diagonal").write_parquet(output / "curves.parquet")
     for ending in ("html", "png", "svg"):
-        save_chart(curve_chart(curves), output / f"curves.{ending}")
+        save_chart(curve_chart(drawn, k=opened.config.k), output / f"curves.{ending}")
     for share in shares:
         shown = [row for row in rows if row["loss"] == share]
         out.table(

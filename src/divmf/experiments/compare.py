@@ -35,6 +35,17 @@ class Rival:
     lists: Callable[[Point], TopK]
     seconds: float
 
+    @property
+    def drawn(self) -> Curve:
+        """The curve as one line: where there are variants, the validation frontier of all of them."""
+        many = self.name in METHODS and len(METHODS[self.name].variants) > 1
+        return one_line(self.curve) if many else self.curve
+
+
+def one_line(curve: Curve) -> Curve:
+    """The model itself, then the points that no other beats on validation, from accurate to even."""
+    return Curve((curve.base, *(point for point in curve.frontier("gini").points if point is not curve.base)))
+
 
 def rivals(run: Run, width: int = 100, methods: Sequence[str] | None = None, seed: int = 0) -> Iterator[Rival]:
     """DivMF's curve of the run, then each reranker's on the `width` best candidates of the run's MF."""
@@ -42,7 +53,7 @@ def rivals(run: Run, width: int = 100, methods: Sequence[str] | None = None, see
     base = Recommender(run.model(curve.base), split, curve.base, config.k)
     own = lambda point: Recommender(run.model(point), split, point, config.k).lists()  # noqa: E731
     spent = sum(point.seconds or 0.0 for point in curve.points if point.phase == "diversity")
-    yield Rival("divmf", Curve(curve.operating), own, spent)
+    yield Rival("DivMF", Curve(curve.operating), own, spent)
     candidates = base.lists(min(width, split.n_items), seen="train")
     for name in METHODS if methods is None else methods:
         yield rival_of(METHODS[name], candidates, split, config.k, seed)
