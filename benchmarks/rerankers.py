@@ -14,16 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
+ROOT = Path(__file__).parent.parent
 K, WIDTH, THREADS = 5, 100, 2
 LARGE_LIMIT = ("bayes_rule", "dual_prices", "uimatch", "kwon", "sapid")
 
 CHILD = """
-import json, resource, sys, time
+import json, sys, time
 import numpy as np
 import polars as pl
 from divmf.interactions import Interactions
 from divmf.rerank import METHODS
 from divmf.topk import TopK
+from benchmarks.rerankers import peak_gigabytes
 folder, name, k = sys.argv[1], sys.argv[2], int(sys.argv[3])
 arrays = np.load(folder + "/candidates.npz")
 train = Interactions(arrays["train_users"], arrays["train_items"], None,
@@ -39,7 +41,7 @@ while len(seconds) < 3 and sum(seconds) < 20:
     made = method.run(wide, k, strongest, train, 0)
     seconds.append(time.perf_counter() - began)
 print(json.dumps({"seconds": float(np.median(seconds)), "runs": len(seconds),
-                  "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}))
+                  "gigabytes": peak_gigabytes()}))
 """
 
 
@@ -66,11 +68,17 @@ def measured(folder: str, name: str) -> dict[str, float]:
     """One method in a process of its own."""
     environment = os.environ | {"OMP_NUM_THREADS": str(THREADS), "NUMBA_NUM_THREADS": str(THREADS)}
     command = [sys.executable, "-c", CHILD, folder, name, str(K)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{name}: {done.stderr}")
     found: dict[str, float] = json.loads(done.stdout)
     return found
+
+
+def peak_gigabytes() -> float:
+    """The largest memory of this process so far (Linux); getrusage would count the parent's from before exec too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20
 
 
 def movielens(folder: Path) -> None:
