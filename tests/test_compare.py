@@ -8,7 +8,7 @@ import pytest
 
 from divmf.curve import Curve, Point
 from divmf.datasets import marketplace
-from divmf.experiments.compare import best_within, crossing, markdown, matched, rivals, table_of
+from divmf.experiments.compare import crossing, markdown, matched, rivals, table_of
 from divmf.fitting import fit
 from divmf.metrics import measure
 from divmf.runs import Run
@@ -35,10 +35,10 @@ def point(knob: float, ndcg: float, gini: float, coverage: float = 0.5) -> Point
 def test_the_best_point_within_a_loss_is_chosen_for_each_metric() -> None:
     points = (point(0, 1.0, 0.9, 0.3), point(1, 0.96, 0.7, 0.4), point(2, 0.95, 0.8, 0.6), point(3, 0.9, 0.1, 0.9))
     curve = Curve(points)
-    assert best_within(curve, 0.05, "gini").knob == 1
-    assert best_within(curve, 0.05, "coverage").knob == 2
-    assert best_within(curve, 0.2, "gini").knob == 3
-    assert best_within(curve, 0.0, "gini").knob == 0
+    assert curve.best_within(0.05, "gini").knob == 1
+    assert curve.best_within(0.05, "coverage").knob == 2
+    assert curve.best_within(0.2, "gini").knob == 3
+    assert curve.best_within(0.0, "gini").knob == 0
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,32 @@ def test_diversify_starts_from_factors_trained_elsewhere(split: divmf.Split) -> 
         divmf.diversify(users[:, :3], items, split)
     with pytest.raises(ValueError, match="NaN"):
         divmf.diversify(users * np.nan, items, split)
+    with pytest.raises(ValueError, match="item_bias has shape"):
+        divmf.diversify(users, items, split, item_bias=[1.0])
+    with pytest.raises(ValueError, match="dim is not a setting"):
+        divmf.diversify(users, items, split, dim=3)
+    with pytest.raises(ValueError, match="typo"):
+        divmf.diversify(users, items, split, typo=3)
+
+
+def test_factors_in_any_memory_order_and_type_give_the_same(split: divmf.Split) -> None:
+    # Fortran-ordered factors were trained in a copy
+    rng = np.random.default_rng(0)
+    users, items = rng.normal(size=(split.n_users, 6)), rng.normal(size=(split.n_items, 6))
+    found = divmf.diversify(users, items, split, k=4, diversity_epochs=2)
+    other = divmf.diversify(np.asfortranarray(users), np.asfortranarray(items), split, k=4, diversity_epochs=2)
+    assert found.at(epoch=2).recommend_frame().equals(other.at(epoch=2).recommend_frame())
+    assert found.at(epoch=0).weights.users.is_contiguous()
+
+
+def test_a_run_folder_belongs_to_the_factors_it_began_from(split: divmf.Split, tmp_path: Path) -> None:
+    # the second call gave the results of the first one's factors
+    rng = np.random.default_rng(0)
+    users, items = rng.normal(size=(split.n_users, 6)), rng.normal(size=(split.n_items, 6))
+    divmf.diversify(users, items, split, run=tmp_path / "run", diversity_epochs=1)
+    divmf.diversify(users, items, split, run=tmp_path / "run", diversity_epochs=1)
+    with pytest.raises(ValueError, match="began from another model"):
+        divmf.diversify(users + 1, items, split, run=tmp_path / "run", diversity_epochs=1)
 
 
 def test_wrong_calls_say_what_to_do(fitted: divmf.DivMF, split: divmf.Split) -> None:

@@ -163,3 +163,39 @@ def test_too_little_data_is_refused_before_training(tmp_path: Path, split: Split
     config = TrainConfig(k=61)
     with pytest.raises(ValueError, match="k=61 is longer than the 60 items"):
         next(fit(Run.start(tmp_path / "run", split, config), split, config))
+
+
+def test_a_run_killed_before_its_config_was_written_starts_again(tmp_path: Path, split: Split) -> None:
+    config = TrainConfig(**SETTINGS)
+    run = Run.start(tmp_path / "run", split, config)
+    run.config_file.unlink()
+    (run.folder / ".config.json.1.tmp").write_text("{")
+    assert len(finished(tmp_path / "run", split, config).curve)
+
+
+def test_two_processes_do_not_share_a_run_folder(tmp_path: Path, split: Split) -> None:
+    # two trains in one folder gave 24 lines for a 12-epoch run
+    config = TrainConfig(**SETTINGS)
+    run = Run.start(tmp_path / "run", split, config)
+    points = fit(run, split, config)
+    next(points)
+    with pytest.raises(ValueError, match="in use by another process"):
+        next(fit(run, split, config))
+    points.close()
+    next(fit(run, split, config))
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "epochs.jsonl", "state.safetensors", "ids.parquet", "points/000.safetensors"]
+)
+def test_a_damaged_file_is_named(tmp_path: Path, split: Split, name: str) -> None:
+    config = TrainConfig(**SETTINGS)
+    run = finished(tmp_path / "run", split, config)
+    (run.folder / name).write_text("{}\n" if name == "config.json" else "nonsense\n")
+
+    def read_everything() -> None:
+        again = Run.start(tmp_path / "run", split, config)
+        _ = again.curve, again.split, again.resume(), again.model(again.curve.base)
+
+    with pytest.raises(ValueError, match=rf"{name} is damaged .* train again"):
+        read_everything()

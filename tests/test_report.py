@@ -335,24 +335,31 @@ def on_curve(*pairs):
     return Curve(tuple(Point("m", number, values, values) for number, values in enumerate(numbers)))
 
 
-def test_diversity_at_matched_loss_is_read_off_each_curve():
+def test_the_setting_of_each_method_is_chosen_on_validation_and_its_test_is_shown():
     curves = {"one": on_curve((1.0, 0.2), (0.9, 0.4), (0.5, 0.8)), "two": on_curve((1.0, 0.2), (0.95, 0.3))}
     coverage, _, evenness = matched_tables(curves, drops=(0.05, 0.1))
     assert coverage.header == ["Method", "before", "5%", "10%"]
-    # both are at 0.3 after a loss of 5%: between two points of the one, on a point of the other
     assert [list(map(cell, row)) for row in coverage.rows] == [
-        ["one", "0.2000", "<b>0.3000</b>", "<b>0.4000</b>"],
-        ["two", "0.2000", "<b>0.3000</b>", "–"],
+        ["one", "0.2000", "0.2000", "<b>0.4000</b>"],
+        ["two", "0.2000", "<b>0.3000</b>", "0.3000"],
     ]
     assert cell(evenness.rows[0][3]) == "<b>0.6000</b>"
+    valid = {"ndcg": 1.0, "coverage": 0.5, "entropy": 1.0, "gini": 0.5}
+    low, high = valid | {"ndcg": 0.8, "coverage": 0.9}, valid | {"ndcg": 0.99, "coverage": 0.6}
+    test = valid | {"coverage": 0.1}
+    curve = Curve(
+        (Point("m", 0, valid, test), Point("m", 1, low, valid), Point("m", 2, high, test | {"coverage": 0.2}))
+    )
+    (table,) = matched_tables({"one": curve}, drops=(0.05,))
+    assert table.rows[1][1] == 0.2
 
 
 def test_one_method_has_one_table_with_a_row_for_each_loss():
     curve = on_curve((1.0, 0.2), (0.9, 0.4))
     (table,) = matched_tables({"one": curve}, drops=(0.05, 0.2))
     assert [row[0] for row in table.rows] == ["before", "5%", "20%"]
-    assert table.rows[1][1:] == [curve.at_loss(0.05, metric) for metric in ("coverage", "entropy", "gini")]
-    assert table.rows[2][1:] == [None, None, None]
+    assert table.rows[1][1:] == [0.2, 1.0, 0.8]
+    assert table.rows[2][1:] == [0.4, 1.0, 0.6]
 
 
 # ---- the page

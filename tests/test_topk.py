@@ -277,3 +277,23 @@ def test_lists_written_as_json_lines_can_be_read_by_anyone(tmp_path):
     TopK.from_frame(ROWS).frame.write_ndjson(path)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert rows[0] == {"user_id": "a", "item_id": "z", "score": 2.0, "rank": 1}
+
+
+def test_item_numbers_too_large_for_our_type_are_refused_not_wrapped() -> None:
+    with pytest.raises(ValueError, match="outside the catalogue"):
+        TopK.from_arrays(np.array([[2**32]]), np.array([[1.0]]), ["u"], ["a", "b"])
+
+
+def test_arrays_that_are_not_best_first_are_put_in_order() -> None:
+    lists = TopK.from_arrays(np.array([[0, 1, -1, 2]]), np.array([[1.0, 3.0, 9.0, 2.0]]), ["u"], ["a", "b", "c"])
+    assert lists.items.tolist() == [[1, 2, 0, -1]]
+
+
+def test_candidates_come_from_factors_too() -> None:
+    from divmf.interactions import Interactions
+
+    train = Interactions.from_frame(pl.DataFrame({"user_id": [0, 1], "item_id": ["a", "b"]}))
+    lists = TopK.from_factors([[1.0, 0.0], [0.0, 1.0]], [[1.0, 2.0], [3.0, 4.0]], train)
+    assert lists.frame.rows() == [(0, "b", 3.0, 1), (1, "a", 2.0, 1)]
+    with pytest.raises(ValueError, match="do not fit"):
+        TopK.from_factors([[1.0]], [[1.0]], train)

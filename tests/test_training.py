@@ -17,11 +17,11 @@ from divmf.sampling import slabs
 from divmf.select import top
 from divmf.training import (
     UNREACHABLE,
+    Lengths,
     TrainConfig,
     TrainingDiverged,
     accuracy_epoch,
     adam,
-    block_lengths,
     compiled_steps,
     diversity_epoch,
     diversity_gradient,
@@ -101,9 +101,9 @@ def test_one_block_of_everything_is_the_full_batch() -> None:
 def test_a_block_has_the_gradient_of_its_submatrix() -> None:
     # users 2, 5, 6 × items 0, 3, 4, 7, 9: k = 4 of 11 items gives ceil(4·5/11) = 2 listed, ceil(6/3) = 2 unmasked
     data = some_data()
-    config = TrainConfig(k=4, unmask=6)
+    config = TrainConfig(k=4, unmask=6, columns=5)
     users, items = np.array([2, 5, 6]), np.array([0, 3, 4, 7, 9])
-    assert block_lengths(config, data.n_items, len(items)) == (2, 2, 2)
+    assert Lengths.of(config, data.n_items, len(items)) == Lengths(2, 2, 2)
     model = some_model(data)
     diversity_gradient(model, users, items, data.matrix, config, 0)
     scores = (model.scores(slice(None)))[users][:, items]
@@ -118,9 +118,37 @@ def test_a_block_has_the_gradient_of_its_submatrix() -> None:
 def test_released_blocks_have_their_own_lengths() -> None:
     released = TrainConfig(preset="release")
     assert (released.k, released.mask_seen, released.carry_adam) == (10, False, True)
-    # 4 blocks of 25 of 100 items: ceil(10/4) of T, ceil(100/4) unmasked, the full 10 in Reg_skew
-    assert block_lengths(released, 100, 25) == (3, 25, 10)
-    assert block_lengths(TrainConfig(k=10), 100, 25) == (3, 25, 3)
+    # 4 blocks of 25 of 100 items: ceil(10/4) of T, ceil(100/4) unmasked (22 fit), the full 10 in Reg_skew
+    assert Lengths.of(TrainConfig(preset="release", columns=25), 100, 25) == Lengths(3, 22, 10)
+    assert Lengths.of(TrainConfig(k=10, columns=25, unmask=40), 100, 25) == Lengths(3, 10, 3)
+    # 3,706 items in blocks of 1,000: the last block, of 706, still counts as one of four
+    assert Lengths.of(TrainConfig(k=10, columns=1000), 3706, 706) == Lengths(2, 25, 2)
+
+
+@pytest.mark.parametrize("policy", ["random", "none"])
+def test_released_blocks_read_the_full_list_for_skewness_whatever_is_unmasked(policy: Any) -> None:
+    data = some_data()
+    config = TrainConfig(preset="release", k=4, unmask=3, unmask_policy=policy, columns=6, reg_cov=False)
+    users, items = np.arange(data.n_users), np.array([0, 2, 3, 5, 8, 10])
+    model = some_model(data)
+    diversity_gradient(model, users, items, data.matrix, config, 7)
+    scores = model.scores(slice(None))[:, items]
+    expected = torch.autograd.grad(
+        losses.skewness(losses.log_mass(scores, top(scores, 4)[0])), (model.users, model.items)
+    )
+    assert_close(model.users.grad, expected[0], rtol=1e-10, atol=1e-12)
+    assert_close(model.items.grad, expected[1], rtol=1e-10, atol=1e-12)
+
+
+def test_what_pass_1_cannot_remember_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = some_data()
+    config = TrainConfig(k=2, unmask=3, unmask_policy="random")
+    known, found = some_model(data), some_model(data)
+    diversity_gradient(known, np.arange(data.n_users), None, data.matrix, config, 5, block_scores=30)
+    monkeypatch.setattr("divmf.training.REMEMBERED", 0)
+    diversity_gradient(found, np.arange(data.n_users), None, data.matrix, config, 5, block_scores=30)
+    assert torch.equal(known.users.grad, found.users.grad)
+    assert torch.equal(known.items.grad, found.items.grad)
 
 
 def test_what_is_set_by_name_wins_over_the_preset() -> None:
@@ -137,6 +165,18 @@ def test_what_is_set_by_name_wins_over_the_preset() -> None:
 def test_absurd_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         TrainConfig(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"diversity_epoch": 3}, {"random_state": 1}, {"eps": float("inf")}])
+def test_a_misspelt_or_infinite_setting_is_refused(wrong: dict[str, Any]) -> None:
+    # pydantic's dataclasses pass over unknown names unless told otherwise
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        TrainConfig(**wrong)
+
+
+def test_a_diversity_phase_without_regularizers_is_refused() -> None:
+    with pytest.raises(ValidationError, match="both off"):
+        TrainConfig(reg_cov=False, reg_skew=False)
 
 
 def test_an_epoch_draws_the_same_whatever_came_before() -> None:

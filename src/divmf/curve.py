@@ -146,6 +146,12 @@ class Curve:
         target = sign_of(metric) * value
         return None if target > diversity[-1] else float(np.interp(target, diversity, accuracy))
 
+    def best_within(self, drop: float, metric: str) -> Point:
+        """The operating point with the best value of a metric that loses at most a share of nDCG, on validation."""
+        floor = (1 - drop) * self.base.valid["ndcg"]
+        kept = [point for point in self.operating if point.valid["ndcg"] >= floor]
+        return max(kept, key=lambda point: (sign_of(metric) * point.of("valid", metric), point.valid["ndcg"]))
+
     def choose(
         self,
         rule: str | None = None,

@@ -1,6 +1,7 @@
 """DivMF: the face for users. fit → curve → at → recommend."""
 
 import logging
+import os
 import shutil
 import tempfile
 import weakref
@@ -22,7 +23,7 @@ from divmf.model import MF
 from divmf.runs import Run, read_json, read_model, read_split, versions, write_json, write_model, write_split
 from divmf.split import Split
 from divmf.topk import TopK, recommend
-from divmf.training import TrainConfig
+from divmf.training import STRICT, TrainConfig
 
 log = logging.getLogger(__name__)
 Seen = Literal["train", "train+valid", "all"]
@@ -65,11 +66,11 @@ class Recommender:
     ) -> tuple[Array, Array]:
         """Original ids and scores of the best items, a row a user: two arrays (users, k).
 
-        Where a user has fewer items left, the id is None (−1 for integer ids) and the score −inf.
+        Where a user has fewer items left, the id is −1 (None for string ids or negative ones) and the score −inf.
         """
         lists = self.lists(k, users, seen)
         ids = lists.item_ids.to_numpy()
-        none: Any = -1 if ids.dtype.kind == "i" else None
+        none: Any = -1 if ids.dtype.kind == "i" and ids.min(initial=0) >= 0 else None
         return np.where(lists.items >= 0, ids[lists.items], none), lists.scores
 
     def recommend_frame(
@@ -81,19 +82,22 @@ class Recommender:
     def save(self, folder: str | Path) -> None:
         """Write the model, its ids and its users' interactions into a folder; nothing is pickled."""
         folder = Path(folder)
-        if folder.exists() and not (folder / "model.json").exists() and any(folder.iterdir()):
-            raise ValueError(f"{folder} is not empty and not a saved model; choose another folder")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        write_model(made / "model.safetensors", self.weights)
-        write_split(self.split, made)
-        write_json(made / "model.json", {"k": self.k, "point": self.point.to_json(), "versions": versions()})
-        if folder.exists():
-            shutil.rmtree(folder)
-        made.replace(folder)
+        if folder.is_file() or (folder.exists() and not (folder / "model.json").exists() and any(folder.iterdir())):
+            raise ValueError(f"{folder} is there already and not a saved model; choose another folder")
+        made = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+        made.mkdir(parents=True)
+        try:
+            write_model(made / "model.safetensors", self.weights)
+            write_split(self.split, made)
+            write_json(made / "model.json", {"k": self.k, "point": self.point.to_json(), "versions": versions()})
+            if folder.exists():
+                shutil.rmtree(folder)
+            made.replace(folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
 
 
-@settings(frozen=True, kw_only=True)
+@settings(frozen=True, kw_only=True, config=STRICT)
 class DivMF(TrainConfig):
     """Matrix factorization, first trained for accuracy, then for aggregate diversity (the paper's Algorithm 1).
 
@@ -113,7 +117,7 @@ class DivMF(TrainConfig):
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             run = folder
         config = TrainConfig(**{item.name: getattr(self, item.name) for item in fields(TrainConfig)})
-        opened = Run.start(run, split, config)
+        opened = Run.start(run, split, config, model=start)
         for _ in fit(opened, split, config, start):
             pass
         return self._fitted(opened, split)
@@ -198,24 +202,29 @@ def diversify(
 
     settings: those of `DivMF`, such as k, unmask, diversity_epochs.
     """
-    users, items = (
-        torch.as_tensor(np.asarray(table), dtype=torch.float32).clone() for table in (user_factors, item_factors)
-    )
+    users, items = (as_table(table) for table in (user_factors, item_factors))
+    bias = torch.zeros(split.n_items) if item_bias is None else as_table(item_bias)
     if users.ndim != 2 or items.ndim != 2 or users.shape[1] != items.shape[1]:
+        shapes = f"{tuple(users.shape)} and {tuple(items.shape)}"
+        raise ValueError(f"factors of shapes {shapes} do not multiply: give both the same width")
+    if bias.shape != (split.n_items,):
         raise ValueError(
-            f"factors of shapes {tuple(users.shape)} and {tuple(items.shape)} do not multiply: they need one width"
+            f"item_bias has shape {tuple(bias.shape)}; give one number for each of {split.n_items:,} items"
         )
     for name, table, n_rows in (("user_factors", users, split.n_users), ("item_factors", items, split.n_items)):
         if len(table) != n_rows:
             raise ValueError(
                 f"{name} has {len(table):,} rows, the split {n_rows:,}; order them as split.user_ids and split.item_ids"
             )
+    for name, table in (("user_factors", users), ("item_factors", items), ("item_bias", bias)):
         if not torch.isfinite(table).all():
             raise ValueError(f"{name} holds NaN or infinite numbers")
-    bias = (
-        torch.zeros(split.n_items)
-        if item_bias is None
-        else torch.as_tensor(np.asarray(item_bias), dtype=torch.float32).clone()
-    )
-    model = DivMF(**({"dim": users.shape[1]} | settings | {"accuracy_epochs": 0}))
+    if fixed := {"dim", "accuracy_epochs", "schedule"} & set(settings):
+        raise ValueError(f"{min(fixed)} is not a setting of diversify: the given factors are diversified as they are")
+    model = DivMF(**(settings | {"dim": users.shape[1], "accuracy_epochs": 0}))
     return model._train(split, run, MF(users, items, bias))
+
+
+def as_table(values: Any) -> torch.Tensor:
+    """Numbers from elsewhere as a tensor of our own, row after row in memory, as the kernels read it."""
+    return torch.tensor(np.ascontiguousarray(values, dtype=np.float32))

@@ -71,6 +71,12 @@ def fit(run: Run, split: Split, config: TrainConfig, start: MF | None = None) ->
     start: a model trained elsewhere, to begin from; with accuracy_epochs = 0 it is diversified as it is.
     """
     check_fits(split, config)
+    with run.locked():
+        yield from locked_fit(run, split, config, start)
+
+
+def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None) -> Iterator[Point]:
+    """`fit`, once the folder is ours alone."""
     state = run.resume()
     model = MF(state["users"], state["items"], state["bias"]) if state else start
     if model is None:

@@ -56,29 +56,28 @@ def skewness(log_t: Tensor) -> Tensor:
 
 
 def score_gradient_(
-    scores: Tensor, kept: Tensor, log_z: Tensor, mass: Tensor | None, eps: float, skewed: int
+    scores: Tensor, kept: Tensor, skewed: Tensor | None, log_z: Tensor, mass: Tensor | None, eps: float
 ) -> Tensor:
     """∂L_div/∂R̂ of some rows with c constant, written over their scores.  (rows, n_items)
 
     Through the softmax, with g_i = ∂Reg_cov/∂s_i = −1/(c_i + ε) on the kept items and 0 elsewhere,
-    ∂Reg_cov/∂r_j = s_j (g_j − Σ_i g_i s_i); and with p the softmax of the `skewed` first kept scores,
+    ∂Reg_cov/∂r_j = s_j (g_j − Σ_i g_i s_i); and with p the softmax of the scores of the `skewed` items,
     ∂Reg_skew/∂r_j = p_j (log p_j − Σ_i p_i log p_i). log_z is the logarithm of the softmax's denominator; a mass of
-    None leaves Reg_cov out, skewed = 0 Reg_skew.
+    None leaves Reg_cov out, skewed = None Reg_skew.
     Ours: by hand, since autograd makes eight passes over a chunk where this makes one.
     """
-    log_t = log_mass(scores, kept, log_z)  # (rows, m)
+    if skewed is not None:
+        log_p = scores.gather(1, skewed).log_softmax(dim=1)
+        p = log_p.exp()
+        spread = p * (log_p - (p * log_p).sum(dim=1, keepdim=True))  # before the scores are written over
     if mass is None:
         gradient = scores.zero_()
     else:
-        pull = -log_t.exp() / (mass + eps)[kept]  # g_i s_i, all negative
+        pull = -log_mass(scores, kept, log_z).exp() / (mass + eps)[kept]  # g_i s_i, all negative
         # s_j · (−Σ g s) for every item, in one pass: the sum goes into the exponent
         gradient = scores.add_(((-pull.sum(dim=1)).log() - log_z)[:, None]).exp_()
         gradient.scatter_add_(1, kept, pull)
-    if skewed:
-        log_p = log_t[:, :skewed].log_softmax(dim=1)
-        p = log_p.exp()
-        gradient.scatter_add_(1, kept[:, :skewed], p * (log_p - (p * log_p).sum(dim=1, keepdim=True)))
-    return gradient
+    return gradient if skewed is None else gradient.scatter_add_(1, skewed, spread)
 
 
 def diversity(scores: Tensor, kept: Tensor, k: int, eps: float) -> Tensor:

@@ -22,7 +22,8 @@ from typing import Any, Self
 
 import numpy as np
 import polars as pl
-from safetensors import safe_open
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -34,6 +35,8 @@ from divmf.training import TrainConfig
 
 # a run may be taken up again with other values of these: they say how far it goes, not what it is
 EXTENDABLE = ("diversity_epochs",)
+# what may be in a folder where a run was stopped before its config.json, which makes it one, was written
+OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,14 @@ class Run:
         return run
 
     @classmethod
-    def start(cls, folder: str | Path, split: Split, config: TrainConfig, source: str = "") -> Self:
-        """A new run in an empty or absent folder, or the same run taken up again."""
+    def start(
+        cls, folder: str | Path, split: Split, config: TrainConfig, source: str = "", model: MF | None = None
+    ) -> Self:
+        """A new run in an empty or absent folder, or the same run taken up again; model: what it begins from."""
         run = cls(Path(folder))
         settings = {
             "settings": asdict(config),
+            "start": None if model is None else fingerprint_of_model(model),
             "data": {
                 "source": source,
                 "fingerprint": fingerprint(split),
@@ -68,7 +74,9 @@ class Run:
         if run.config_file.exists():
             check_same(run, settings)
             return run
-        if run.folder.exists() and any(run.folder.iterdir()):
+        if run.folder.exists() and any(
+            path.name not in OURS and path.suffix != ".tmp" for path in run.folder.iterdir()
+        ):
             raise ValueError(f"{folder} is not empty and not a run folder; choose another one with -o")
         (run.folder / "points").mkdir(parents=True, exist_ok=True)
         write_split(split, run.folder)
@@ -104,7 +112,10 @@ class Run:
     def curve(self) -> Curve:
         """The points recorded so far; a line cut off by a crash is passed over."""
         lines = self.log_file.read_text().splitlines(keepends=True) if self.log_file.exists() else []
-        return Curve(tuple(Point.from_json(json.loads(line)) for line in lines if line.endswith("\n")))
+        try:
+            return Curve(tuple(Point.from_json(json.loads(line)) for line in lines if line.endswith("\n")))
+        except (json.JSONDecodeError, TypeError) as error:
+            raise damaged(self.log_file, error) from error
 
     def weights_file(self, point: Point) -> Path:
         """Where the weights of a point are; 000 is the model before diversifying."""
@@ -129,13 +140,25 @@ class Run:
         if not self.state_file.exists():
             self.log_file.unlink(missing_ok=True)
             return {}
-        with safe_open(self.state_file, framework="pt") as file:
-            epochs = int(file.metadata()["epochs"])
+        try:
+            with safe_open(self.state_file, framework="pt") as file:
+                epochs = int(file.metadata()["epochs"])
+        except (SafetensorError, KeyError, TypeError) as error:
+            raise damaged(self.state_file, error) from error
         lines = self.log_file.read_text().splitlines(keepends=True)
         if len(lines) > epochs:
             with replacing(self.log_file) as temporary:
                 temporary.write_text("".join(lines[:epochs]))
         return load_file(self.state_file)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for one process: two that write to it would mix their epochs."""
+        try:
+            with FileLock(self.folder / "lock", blocking=False):
+                yield
+        except Timeout:
+            raise ValueError(f"{self.folder} is in use by another process; wait for it, or take another one") from None
 
     def pick(self, rule: str | None = None, **criterion: float | None) -> Point:
         """Choose the operating point (see `Curve.choose`) and remember it."""
@@ -147,10 +170,15 @@ class Run:
         return point
 
     @property
+    def has_pick(self) -> bool:
+        """Whether an operating point was chosen."""
+        return (self.folder / "picked.json").exists()
+
+    @property
     def picked(self) -> Point:
         """The operating point chosen last."""
         path = self.folder / "picked.json"
-        if not path.exists():
+        if not self.has_pick:
             raise ValueError(
                 f"{self.folder}: no operating point was picked yet; run `divmf pick {self.folder} --ndcg-drop 5%`"
             )
@@ -160,7 +188,10 @@ class Run:
 def check_same(run: Run, asked: Mapping[str, Any]) -> None:
     """An existing run is taken up again only with the same data and settings."""
     there = read_json(run.config_file)
-    data = there["data"]
+    try:
+        data, settings = there["data"], there["settings"]
+    except (KeyError, TypeError) as error:
+        raise damaged(run.config_file, error) from error
     if data["fingerprint"] != asked["data"]["fingerprint"]:
         raise ValueError(
             f"{run.folder} is a run of other data ({data['source'] or 'unnamed'}, {data['users']:,} users ×"
@@ -168,9 +199,11 @@ def check_same(run: Run, asked: Mapping[str, Any]) -> None:
         )
     other = [
         f"{name} was {value!r}, now {asked['settings'].get(name)!r}"
-        for name, value in there["settings"].items()
+        for name, value in settings.items()
         if name not in EXTENDABLE and asked["settings"].get(name) != value
     ]
+    if there.get("start") != asked["start"]:
+        raise ValueError(f"{run.folder} is a run that began from another model; choose another folder with -o")
     if other:
         raise ValueError(
             f"{run.folder} is a run with other settings ({'; '.join(other)}); choose another folder with -o"
@@ -181,12 +214,27 @@ def fingerprint(split: Split) -> str:
     """A hash of the whole split: the same data, core and seed give the same."""
     digest = hashlib.blake2b(digest_size=16)
     for ids in (split.user_ids, split.item_ids):
-        digest.update(b"".join(f"{value}\n".encode() for value in ids))
+        digest.update(f"{ids.dtype} {len(ids)}\n".encode() + b"".join(f"{value}\n".encode() for value in ids))
     for name in PARTS:
         part = getattr(split, name)
+        digest.update(f"{name} {len(part)}\n".encode())
         for column in (part.users, part.items):
             digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()
+
+
+def fingerprint_of_model(model: MF) -> str:
+    """A hash of the parameters a run begins from."""
+    digest = hashlib.blake2b(digest_size=16)
+    for tensor in model.tensors().values():
+        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+def damaged(path: Path, error: Exception) -> ValueError:
+    """The error for a file of ours that cannot be read."""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ValueError(f"{path} is damaged ({reason}); remove the run folder and train again")
 
 
 def versions() -> dict[str, str]:
@@ -217,7 +265,7 @@ def write_split(split: Split, folder: Path) -> None:
 
 def read_split(folder: Path) -> Split:
     """What `write_split` wrote."""
-    ids, rows = pl.read_parquet(folder / "ids.parquet"), pl.read_parquet(folder / "interactions.parquet")
+    ids, rows = (read_part(folder / f"{name}.parquet") for name in ("ids", "interactions"))
     users, items = ids["user_id"].drop_nulls(), ids["item_id"].drop_nulls()
     parts = []
     for number in range(len(PARTS)):
@@ -225,6 +273,14 @@ def read_split(folder: Path) -> Split:
         columns = [part[name].to_numpy().copy() for name in ("user", "item", "time")]
         parts.append(Interactions(columns[0], columns[1], columns[2] if rows["timed"].any() else None, users, items))
     return Split(*parts)
+
+
+def read_part(path: Path) -> pl.DataFrame:
+    """A parquet file of a run folder."""
+    try:
+        return pl.read_parquet(path, glob=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise damaged(path, error) from error
 
 
 def optimiser_tensors(optimisers: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -268,7 +324,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is damaged ({error}); remove the folder and make it again") from error
+        raise damaged(path, error) from error
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -286,5 +342,8 @@ def read_model(path: Path) -> MF:
     """Read the parameters of a model."""
     if not path.exists():
         raise ValueError(f"{path} is missing: the weights of this point were not kept; train again")
-    tensors = load_file(path)
+    try:
+        tensors = load_file(path)
+    except SafetensorError as error:
+        raise damaged(path, error) from error
     return MF(tensors["users"], tensors["items"], tensors["bias"])

@@ -85,7 +85,7 @@ class TopK:
     @classmethod
     def from_arrays(cls, items: Array, scores: Array, user_ids: Any, item_ids: Any) -> Self:
         """From implicit's `(ids, scores)`: item numbers (n_lists, width), −1 for none; and the ids they stand for."""
-        items, scores = np.array(items, dtype=np.int32), np.array(scores, dtype=np.float32)
+        items, scores = np.asarray(items), np.array(scores, dtype=np.float32)
         users, catalogue = as_ids(pl.Series(user_ids), "user_id"), as_ids(pl.Series(item_ids), "item_id")
         if items.shape != scores.shape or items.ndim != 2 or len(items) != len(users):
             raise ValueError(
@@ -102,12 +102,22 @@ class TopK:
         in_order = np.sort(np.where(listed, items, -1 - np.arange(items.shape[1])), axis=1)
         if (in_order[:, 1:] == in_order[:, :-1]).any():
             raise ValueError("a list holds an item twice; each item may stand in a user's list once")
-        return cls(
-            np.where(listed, items, -1).astype(np.int32),
-            np.where(listed, scores, -np.inf).astype(np.float32),
-            users,
-            catalogue,
-        )
+        items, scores = np.where(listed, items, -1).astype(np.int32), np.where(listed, scores, -np.inf)
+        best_first = np.argsort(-scores, axis=1, kind="stable")
+        items, scores = (np.take_along_axis(table, best_first, axis=1) for table in (items, scores))
+        return cls(items, scores, users, catalogue)
+
+    @classmethod
+    def from_factors(cls, user_factors: Any, item_factors: Any, seen: Interactions, width: int = 100) -> Self:
+        """The best unseen items of factors trained elsewhere, rows in the order of the ids of `seen`."""
+        users, items = (torch.tensor(np.ascontiguousarray(t, dtype=np.float32)) for t in (user_factors, item_factors))
+        if users.shape != (seen.n_users, users.shape[-1]) or items.shape != (seen.n_items, users.shape[-1]):
+            raise ValueError(
+                f"factors of shapes {tuple(users.shape)} and {tuple(items.shape)} do not fit {seen.n_users:,} users and"
+                f" {seen.n_items:,} items; give a row for each, all of one width"
+            )
+        found = recommend(MF(users, items, torch.zeros(len(items))), seen.matrix, min(width, seen.n_items))
+        return cls(*found, seen.user_ids, seen.item_ids)
 
     @classmethod
     def read(cls, path: str | Path, catalog: Any = None) -> Self:
@@ -186,6 +196,7 @@ class TopK:
 
     def for_users_of(self, part: Interactions) -> Self:
         """The same lists, and an empty one for each user of the part that has none."""
+        numbers_of(part.user_ids, self.user_ids)  # refuses ids of another type
         return self.aligned(id_table(pl.concat([self.user_ids, part.user_ids])), self.item_ids)
 
     def matrix_of(self, part: Interactions) -> sparse.csr_array:
@@ -194,6 +205,19 @@ class TopK:
         items = catalogue_numbers(part.item_ids, self.item_ids)[part.items]
         ones = np.ones(int((users >= 0).sum()), dtype=np.float32)
         return sparse.csr_array((ones, (users[users >= 0], items[users >= 0])), shape=(len(self), self.n_items))
+
+
+def popularity_of(lists: TopK, train: Interactions) -> Array:
+    """How many users met each item of the lists' catalogue in the training data.  (n_items,) int64"""
+    if same_ids(lists.item_ids, train.item_ids):
+        return train.popularity
+    number = numbers_of(lists.item_ids, train.item_ids)
+    if not (number >= 0).any():
+        raise ValueError(
+            f"train knows none of the catalogue's {lists.n_items:,} items (such as {lists.item_ids[0]!r});"
+            " give the interactions the model was trained on"
+        )
+    return np.where(number >= 0, train.popularity[number], 0)
 
 
 def catalog_of(catalog: Any, items: pl.Series) -> pl.Series:

@@ -1,11 +1,11 @@
 """The two phases of Algorithm 1, an epoch at a time: first accuracy, then diversity, on the same parameters."""
 
 import math
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import ArgsKwargs
 from scipy import sparse
@@ -17,7 +17,7 @@ from divmf.ids import Array
 from divmf.interactions import Interactions
 from divmf.model import MF
 from divmf.sampling import draw_key, slabs, submatrices
-from divmf.select import fill_seen
+from divmf.select import fill_seen, top
 from divmf.topk import BLOCK_SCORES, blocks
 from divmf.unmask import kept_items
 
@@ -34,7 +34,10 @@ class TrainingDiverged(RuntimeError):
     """The loss is not a number any more; the points before are kept."""
 
 
-@dataclass(frozen=True, kw_only=True)
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)  # a misspelt setting is an error, not a default
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class TrainConfig:
     """Every setting of a training run; the flags of `divmf train` and the arguments of `DivMF` are made from it."""
 
@@ -91,6 +94,13 @@ class TrainConfig:
         name = values.get("preset")
         return ArgsKwargs(given.args, PRESETS.get(name, {}) | values) if isinstance(name, str) else given
 
+    @model_validator(mode="after")
+    def something_to_minimise(self) -> Self:
+        """A diversity phase needs at least one of its regularizers."""
+        if not (self.reg_cov or self.reg_skew) and self.diversity_epochs:
+            raise ValueError("reg_cov and reg_skew are both off: nothing is left to train in the diversity phase")
+        return self
+
 
 def epoch_rng(seed: int, phase: str, epoch: int) -> np.random.Generator:
     """The generator of one epoch: it depends on nothing that came before, so a resumed run draws the same."""
@@ -134,7 +144,10 @@ def steps_by_autograd(
         # embedding(), not indexing: the backward pass of indexing adds in the order threads happen to come
         scores = torch.einsum("bd,bnd->bn", embedding(users, model.users), embedding(items, model.items))
         scores = scores + model.bias[items]
-        loss = loss_of(scores[:, :1], scores[:, 1:])
+        unmet = scores[:, 1:]
+        if config.accuracy == "mse":  # the negative of a user who met everything is the positive itself: no negative
+            unmet = unmet.masked_fill(negatives == positives[:, None], 0.0)
+        loss = loss_of(scores[:, :1], unmet)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
@@ -192,20 +205,35 @@ def check(loss: float, phase: str) -> float:
     return loss
 
 
-def block_lengths(config: TrainConfig, n_items: int, in_block: int) -> tuple[int, int, int]:
-    """For a mini-batch with some of the items: items of T per user, extras unmasked, scores Reg_skew reads.
+@dataclass(frozen=True)
+class Lengths:
+    """How much of a row a mini-batch with some of the items looks at, Sec. 3.3.3.
 
-    Sec. 3.3.3: a block with c_b of |I| items holds k·c_b/|I| of a user's k recommendations on average.
+    listed   items of T: a block with c_b of |I| items holds k·c_b/|I| of a user's k recommendations on average
+    extra    further items unmasked
+    skewed   scores that Reg_skew reads
     """
-    n_blocks = math.ceil(n_items / in_block)
-    extra = math.ceil(config.unmask / n_blocks) if config.unmask_policy != "none" else 0
-    listed = math.ceil(config.k * in_block / n_items)
-    skewed = listed
-    if config.blocks == "release":
-        listed, skewed = math.ceil(config.k / n_blocks), config.k
-    if config.skew_rows == "kept":
-        skewed = listed + extra
-    return listed, extra, skewed
+
+    listed: int
+    extra: int
+    skewed: int
+
+    @classmethod
+    def of(cls, config: TrainConfig, n_items: int, in_block: int) -> Self:
+        """For a block of `in_block` of the items; the last block of an epoch may be smaller than the others."""
+        n_blocks = math.ceil(n_items / min(config.columns or n_items, n_items))
+        extra = math.ceil(config.unmask / n_blocks) if config.unmask_policy != "none" else 0
+        listed = math.ceil(config.k * in_block / n_items)
+        skewed = listed
+        if config.blocks == "release":
+            listed, skewed = math.ceil(config.k / n_blocks), min(config.k, in_block)
+        listed = min(listed, in_block)
+        extra = min(extra, in_block - listed)
+        return cls(listed, extra, listed + extra if config.skew_rows == "kept" else skewed)
+
+
+# entries of T that pass 1 remembers for pass 2 (a gigabyte); of larger blocks they are found again
+REMEMBERED = 1 << 28
 
 
 @torch.no_grad()
@@ -222,9 +250,11 @@ def diversity_gradient(
     if items is not None:
         columns = torch.from_numpy(items).to(model.items.device)
         vectors, bias, met = vectors[columns], bias[columns], seen[users][:, items]
-    listed, extra, skewed = block_lengths(config, model.n_items, len(vectors))
+    lengths = Lengths.of(config, model.n_items, len(vectors))
     user_gradient, item_gradient = torch.zeros_like(model.users), torch.zeros_like(vectors)
     mass = vectors.new_zeros(len(vectors)) if config.reg_cov else None
+    width = lengths.listed + lengths.extra
+    remembered = torch.empty((len(users), width) if len(users) * width <= REMEMBERED else 0, dtype=torch.int32)
 
     def hide_seen(values: Tensor, rows: slice, value: float) -> None:
         if config.mask_seen:
@@ -237,28 +267,34 @@ def diversity_gradient(
         hide_seen(scores, rows, UNREACHABLE)
         return chosen, model.users[chosen], scores
 
-    chunks, total = list(blocks(len(users), len(vectors), block_scores)), 0.0
-    kept_of, log_z_of = [], []  # (rows, m) and (rows,) of each chunk: small beside its scores
-    for rows in chunks:
+    def kept_of(scores: Tensor, rows: slice) -> Tensor:
+        return kept_items(scores, lengths.listed, lengths.extra, config.unmask_policy, users[rows], key)
+
+    def skewed_of(scores: Tensor, kept: Tensor) -> Tensor:
+        """The items Reg_skew reads: the first of the kept ones, or, with released blocks, more than T holds."""
+        inside = lengths.skewed <= lengths.listed or config.unmask_policy == "top" or config.skew_rows == "kept"
+        return kept[:, : lengths.skewed] if inside else top(scores, lengths.skewed)[0]
+
+    total, log_z = 0.0, vectors.new_empty(len(users))
+    for rows in blocks(len(users), len(vectors), block_scores):
         _, _, scores = scored(rows)
-        kept = kept_items(scores, listed, extra, config.unmask_policy, users[rows], key)
+        kept = kept_of(scores, rows)
         if int(kept.min()) < 0:  # a row without enough numbers in it
             check(math.nan, "diversity")
-        log_z = scores.logsumexp(dim=1)
-        log_t = losses.log_mass(scores, kept, log_z)
+        log_z[rows] = scores.logsumexp(dim=1)
         if mass is not None:
-            mass += losses.column_mass(log_t.exp(), kept, len(mass))
+            mass += losses.column_mass(losses.log_mass(scores, kept, log_z[rows]).exp(), kept, len(mass))
         if config.reg_skew:
-            total += float(losses.skewness(log_t[:, :skewed]))
-        kept_of.append(kept.to(torch.int32))
-        log_z_of.append(log_z)
+            total += float(losses.skewness(losses.log_mass(scores, skewed_of(scores, kept), log_z[rows])))
+        if len(remembered):
+            remembered[rows] = kept.to(torch.int32)
     if mass is not None:
         total += float(losses.coverage(mass, config.eps))
-    for rows, kept, log_z in zip(chunks, kept_of, log_z_of, strict=True):
+    for rows in blocks(len(users), len(vectors), block_scores):
         chosen, user_vectors, scores = scored(rows)
-        gradient = losses.score_gradient_(
-            scores, kept.long(), log_z, mass, config.eps, skewed if config.reg_skew else 0
-        )
+        kept = remembered[rows].long().to(scores.device) if len(remembered) else kept_of(scores, rows)
+        skewed = skewed_of(scores, kept) if config.reg_skew else None
+        gradient = losses.score_gradient_(scores, kept, skewed, log_z[rows], mass, config.eps)
         hide_seen(gradient, rows, 0.0)  # matters for a user who has seen all of the block's items
         user_gradient[chosen] = gradient @ vectors
         item_gradient.addmm_(gradient.T, user_vectors)

@@ -31,7 +31,6 @@ def demo(
     """
     from divmf.datasets import marketplace
     from divmf.estimator import Recommender
-    from divmf.experiments.compare import best_within
     from divmf.report.page import run_report
     from divmf.training import TrainConfig
 
@@ -52,7 +51,7 @@ def demo(
         valid_lists={name: each.lists(seen="train") for name, each in chosen.items()}, run=run.folder,
     )  # fmt: skip
     points = {"MF, accuracy only": curve.base, "DivMF": picked}
-    points |= {name: best_within(found, LOSS, "gini") for name, found in rivals.items()}
+    points |= {name: found.best_within(LOSS, "gini") for name, found in rivals.items()}
     out.table(
         f"on the test items, k = {config.k}; everything but MF at {LOSS:.0%} validation nDCG loss",
         ["", *SHOWN],

@@ -7,7 +7,7 @@ import typer
 
 from divmf.cli import app
 from divmf.cli.console import Out
-from divmf.cli.inputs import Columns, load_split, positive_share
+from divmf.cli.inputs import PICTURES, Columns, check_output, load_split, positive_share
 from divmf.cli.options import command
 from divmf.training import TrainConfig
 
@@ -24,7 +24,10 @@ def train(
     data: Annotated[str, typer.Argument(help="A file, a known name (see `divmf data list`), or a database URI.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The run folder; an unfinished run there goes on.")],
     k_core: Annotated[int, typer.Option(help="Keep users and items with at least so many interactions.")] = 0,
-    pick: Annotated[str, typer.Option(help="Operating point to pick: the validation nDCG one may lose.")] = "5%",
+    pick: Annotated[
+        str | None,
+        typer.Option(help="Pick the most diverse point that loses at most so much validation nDCG; 5% at first."),
+    ] = None,
     user: Columns.user = None,
     item: Columns.item = None,
     time: Columns.time = None,
@@ -39,17 +42,19 @@ def train(
 
       divmf train events.csv -o run --k-core 5 --k 10
     """
-    config, drop = TrainConfig(**settings), positive_share(pick, "--pick")
+    config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
+    if split_column is not None and k_core:
+        raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
     split = load_split(out, data, k_core, config.seed, Columns(user, item, time, query, split_column))
     run = train_run(out, output, split, config, data)
-    picked = run.pick(ndcg_drop=drop)
+    picked = run.pick(ndcg_drop=drop) if pick or not run.has_pick else run.picked  # a choice of the user's stands
     base = run.curve.base
     out.table(
         f"{output}: before and after, on the test items (k = {config.k})",
         ["", *SHOWN],
         [
             ["MF (accuracy only)", *(base.test[name] for name in SHOWN)],
-            [f"picked: diversity epoch {picked.epoch}" if picked is not base else "picked: MF itself",
+            ["picked: MF itself" if picked.phase == "accuracy" else f"picked: diversity epoch {picked.epoch}",
              *(picked.test[name] for name in SHOWN)],
         ],
     )  # fmt: skip
@@ -103,6 +108,8 @@ def curve(
 
     opened = Run.open(run)
     made = opened.curve
+    if output:
+        check_output(output, (".csv", ".parquet", *PICTURES))
     if not len(made):
         raise ValueError(f"{run} has no finished epoch yet; run `divmf train` with the same settings")
     points = made.operating

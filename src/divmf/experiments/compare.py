@@ -14,7 +14,7 @@ import polars as pl
 
 from divmf.curve import Curve, Point
 from divmf.estimator import Recommender
-from divmf.metrics import METRICS, Estimate, compare, evaluate, measure
+from divmf.metrics import Estimate, compare, evaluate, measure
 from divmf.rerank import METHODS, Method
 from divmf.rerank.sweep import sweep_points, unseen
 from divmf.runs import Run
@@ -105,14 +105,6 @@ def grid_place(knob: float | None, grid: Sequence[float]) -> float:
     return value if grid[-1] > grid[0] else -value
 
 
-def best_within(curve: Curve, loss: float, metric: str) -> Point:
-    """The point with the best validation value of a metric among those that keep within the loss."""
-    floor = (1 - loss) * curve.base.valid["ndcg"]
-    sign = 1 if METRICS[metric].better == "high" else -1
-    kept = [point for point in curve.points if point.valid["ndcg"] >= floor] or [curve.base]
-    return max(kept, key=lambda point: (sign * point.valid[metric], point.valid["ndcg"]))
-
-
 def matched(rival: Rival, base: TopK, split: Split, losses: Sequence[float] = LOSSES) -> Iterator[dict[str, object]]:
     """A row for each loss: the metrics on test with 95% intervals, and the nDCG really lost there."""
     ndcg = measure(base, split.test.matrix)["ndcg"]
@@ -120,7 +112,7 @@ def matched(rival: Rival, base: TopK, split: Split, losses: Sequence[float] = LO
     for loss in losses:
         row: dict[str, object] = {"method": rival.name, "loss": loss}
         for metric in DIVERSITY:
-            point = best_within(rival.curve, loss, metric)
+            point = rival.curve.best_within(loss, metric)
             place = rival.curve.points.index(point)
             if place not in made:
                 lists = rival.lists(point)

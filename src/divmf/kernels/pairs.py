@@ -58,6 +58,9 @@ def _pair_gradients(
     if not is_bpr:
         loss, slope_met = (1 - positive) ** 2, -2 * (1 - positive)
     for item in unmet:
+        if item == met:  # a user who met everything has no negative
+            loss += np.log(2.0) if is_bpr else 0.0
+            continue
         negative = _dot(vector, items[item]) + bias[item]
         if is_bpr:
             gap = positive - negative
@@ -84,6 +87,8 @@ def train_pairs(
     user_of: Array, met: Array, unmet: Array,
 ) -> float:  # fmt: skip
     """A step of Adam for each `size` of the pairs (user_of, met, unmet), from step + 1 on; the sum of their losses.
+
+    users, items and the arrays below must lie row after row in memory: Adam runs over them flat.
 
     moments     mean and square of the users' gradients, then of the items', each (n, dim)
     gradients   scratch for the users' and the items', zero before and after

@@ -15,29 +15,29 @@ DIVERSITY = ("coverage", "entropy", "gini")
 def matched_tables(
     curves: Mapping[str, Curve], metrics: Sequence[str] = DIVERSITY, drops: Sequence[float] = DROPS, part: str = "test"
 ) -> list[Table]:
-    """Diversity at matched nDCG loss (`Curve.at_loss`): a table a metric, or one table if there is one method.
+    """Diversity at matched nDCG loss (`Curve.best_within`): a table a metric, or one table if there is one method.
 
     The best of a column is bold.
     """
     losses = [percent(drop, 0) for drop in drops]
-    note = "Read off each curve between its points"
+    note = "The setting is the best on validation among those that lose at most so much validation nDCG"
     if len(curves) == 1:
         ((name, curve),) = curves.items()
         rows: list[list[Cell]] = [["before", *(curve.base.of(part, metric) for metric in metrics)]]
         rows += [
-            [loss, *(curve.at_loss(drop, metric, part) for metric in metrics)]
+            [loss, *(curve.best_within(drop, metric).of(part, metric) for metric in metrics)]
             for loss, drop in zip(losses, drops, strict=True)
         ]
-        caption = f"What {name} gives on {part} for a loss of nDCG. {note}; – where the curve does not go that far."
+        caption = f"What {name} gives on {part} for a loss of nDCG. {note}."
         return [Table(["Loss of nDCG", *(METRICS[metric].label for metric in metrics)], rows, caption)]
     tables = []
     for metric in metrics:
         columns = [
-            best_bold([curve.at_loss(drop, metric, part) for curve in curves.values()], metric) for drop in drops
+            best_bold([curve.best_within(drop, metric).of(part, metric) for curve in curves.values()], metric)
+            for drop in drops
         ]
         better = "higher" if sign_of(metric) > 0 else "lower"
-        caption = f"{METRICS[metric].label} on {part} ({better} is better) at the same loss of nDCG. {note};"
-        caption += " – where it does not go that far."
+        caption = f"{METRICS[metric].label} on {part} ({better} is better) at the same loss of nDCG. {note}."
         tables.append(
             Table(
                 ["Method", "before", *losses],
