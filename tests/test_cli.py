@@ -1,6 +1,7 @@
 """Every command as a user calls it: what it prints, writes and returns, and how it says that a call was wrong."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -12,8 +13,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from divmf.cli import main
+from divmf.cli import explain, main
+from divmf.cli.console import strict
+from divmf.cli.inputs import read_users
 from divmf.datasets import marketplace
+from divmf.interactions import Interactions
 
 QUICK = ["--k", "3", "--dim", "8", "--unmask", "10", "--accuracy-epochs", "3", "--diversity-epochs", "4",
          "--learning-rate", "0.02", "--diversity-rate", "0.02"]  # fmt: skip
@@ -236,3 +240,153 @@ def test_rerank_takes_any_lists_and_says_what_it_changed(divmf: Any, log: Path, 
     write(tmp_path / "bad.csv", "user_id,item_id,score\n1,2,nan\n")
     assert "NaN" in divmf("rerank", tmp_path / "bad.csv", "--method", "kwon", "-o", out).err
     assert "LISTS is missing" in divmf("rerank").err
+
+
+def test_json_is_strict_also_where_a_setting_is_infinite(divmf: Any, tmp_path: Path) -> None:
+    wide = write(tmp_path / "wide.csv", "user_id,item_id,score\n1,1,3\n1,2,2\n2,1,3\n2,3,1\n")
+    done = divmf("rerank", wide, "--method", "uimatch", "--set", "c=inf", "--k", 1, "-o", tmp_path / "o.csv", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out, parse_constant=pytest.fail)["settings"] == {"c": "inf"}
+    assert strict({"a": [float("nan"), -math.inf, 1.5], "b": (1, None)}) == {"a": [None, "-inf", 1.5], "b": [1, None]}
+
+
+@pytest.fixture(scope="module")
+def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run whose user ids are strings that look like numbers."""
+    folder = tmp_path_factory.mktemp("text")
+    frame = marketplace(users=40, items=30, interactions=400, seed=1).frame
+    frame.with_columns(pl.col("user_id").rank("dense").cast(pl.String)).write_parquet(folder / "events.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["divmf", "train", str(folder / "events.parquet"), "-o", str(folder / "run"), "-q",
+                                    *QUICK])  # fmt: skip
+        with pytest.raises(SystemExit):
+            main()
+    return folder / "run"
+
+
+def test_user_ids_of_a_text_file_are_taken_as_the_run_has_them(divmf: Any, text_run: Path, tmp_path: Path) -> None:
+    users = write(tmp_path / "users.csv", "user_id\n3\n1\n")
+    done = divmf("recommend", text_run, "-o", tmp_path / "lists.parquet", "--users", users)
+    assert done.code == 0, done.err
+    assert pl.read_parquet(tmp_path / "lists.parquet")["user_id"].unique(maintain_order=True).to_list() == ["3", "1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("user_id\n", "there are no rows"),
+        ("user_id\n3\n99999\n", "1 of the 2 users were not in the training data (such as '99999')"),
+        ("who\n3\n", "no column looks like the user"),
+        ("user_id\n3.5\n", "not in the training data"),
+    ],
+)
+def test_a_bad_file_of_users_is_named_and_nothing_is_written(
+    divmf: Any, text_run: Path, tmp_path: Path, text: str, says: str
+) -> None:
+    users, lists = write(tmp_path / "users.csv", text), tmp_path / "lists.parquet"
+    done = divmf("recommend", text_run, "-o", lists, "--users", users)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"divmf: {users}: ")
+    assert says in done.err
+    assert not lists.exists()
+
+
+def test_user_ids_are_cast_only_where_that_loses_nothing(tmp_path: Path) -> None:
+    known = Interactions.from_frame(pl.DataFrame({"user_id": [7, 8], "item_id": [1, 2]}))
+    assert read_users(write(tmp_path / "a.csv", "user_id\n8\n"), known).to_list() == [8]
+    with pytest.raises(ValueError, match=r"b.csv: the given ids are strings .such as '007'"):
+        read_users(write(tmp_path / "b.csv", "user_id\n007\n"), known)
+    pl.DataFrame({"user_id": ["7"]}).write_parquet(tmp_path / "c.parquet")  # says that these are strings
+    with pytest.raises(ValueError, match=r"c.parquet: the given ids are strings"):
+        read_users(tmp_path / "c.parquet", known)
+
+
+def test_evaluate_names_the_file_that_is_wrong_and_counts_users_without_a_list(divmf: Any, tmp_path: Path) -> None:
+    lists = write(tmp_path / "lists.csv", "user_id,item_id,rank\n1,1,1\n1,2,2\n")
+    catalog = write(tmp_path / "catalog.csv", "item_id\n1\n2\n3\n")
+
+    def call(text: str, *flags: Any) -> Done:
+        test = write(tmp_path / "test.csv", text)
+        done: Done = divmf("evaluate", lists, "--test", test, "--catalog", catalog, "--json", *flags)
+        return done
+
+    done = call("user_id,item_id\n1,1\n2,3\n3,3\n")
+    assert done.code == 0, done.err
+    assert done.err.splitlines() == [f"2 users of {tmp_path / 'test.csv'} have no list; they count as misses"]
+    assert done.json["hit"] == pytest.approx(1 / 3)
+    assert call("user_id,item_id\n1,1\n").err == ""
+    for text, says in [
+        ("user_id,item_id\n1,9\n", "1 items (such as 9) are not in the catalogue of 3"),
+        ("user_id,item_id\nann,1\n", "ids are"),
+        ("user_id,item_id\n1,x\n", "ids are"),
+    ]:
+        wrong = call(text)
+        assert (wrong.code, wrong.out) == (2, "")
+        assert wrong.err.startswith(f"divmf: {tmp_path / 'test.csv'}: ")
+        assert says in wrong.err
+        assert len(wrong.err.splitlines()) == 1
+    train = write(tmp_path / "train.csv", "user_id,item_id\n7,1\n8,1\n9,2\n")  # also of users without a list
+    assert call("user_id,item_id\n1,1\n", "--train", train).json["popularity"] == pytest.approx(1.5)
+    write(train, "user_id,item_id\n7,8\n")
+    assert f"{train}: train knows none" in call("user_id,item_id\n1,1\n", "--train", train).err
+
+
+def test_rerank_says_once_that_lists_are_short_and_refuses_those_longer_than_the_catalogue(
+    divmf: Any, tmp_path: Path
+) -> None:
+    wide = write(tmp_path / "wide.csv", "user_id,item_id,score\n1,1,3\n1,2,2\n2,3,1\n")
+    done = divmf("rerank", wide, "--method", "kwon", "--k", 2, "-o", tmp_path / "lists.csv")
+    assert done.code == 0
+    assert (done.out + done.err).count("shorter") == 1
+    wrong = divmf("rerank", wide, "--method", "kwon", "--k", 500, "-o", tmp_path / "no.csv")
+    assert (wrong.code, "k=500 is longer than the 3 items there are; choose k <= 3" in wrong.err) == (2, True)
+    assert not (tmp_path / "no.csv").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["data"]])
+def test_a_call_without_arguments_shows_the_help_and_nothing_else(divmf: Any, arguments: list[str]) -> None:
+    done = divmf(*arguments)
+    assert done.code == 2
+    assert "Usage" in done.out
+    assert done.err == ""
+
+
+def test_ctrl_c_while_the_commands_are_loaded_leaves_no_traceback(divmf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stop:
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name == "divmf.cli.doctor":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "divmf.cli.doctor", raising=False)
+    monkeypatch.delattr("divmf.cli.doctor", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Stop(), *sys.meta_path])
+    assert divmf("doctor").err == "divmf: stopped\n"
+
+
+@pytest.mark.parametrize("error", [RuntimeError(), ImportError(""), OSError()])
+def test_an_error_without_a_message_is_told_by_its_name(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(error) == 1
+    assert capsys.readouterr().err == f"divmf: {type(error).__name__}\n"
+
+
+@pytest.mark.parametrize(("name", "says"), [("x.pdf", "unknown kind of file"), ("absent/x.png", "there is no folder")])
+def test_describe_refuses_a_picture_it_cannot_write_before_any_work(
+    divmf: Any, tmp_path: Path, name: str, says: str
+) -> None:
+    done = divmf("data", "describe", tmp_path / "not-even-there.csv", "-o", tmp_path / name)
+    assert (done.code, done.out, says in done.err) == (2, "", True), done.err
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["evaluate", "lists.csv", "--test", "t.csv", "--catalog", "c.csv"],
+        ["data", "split", "synthetic", "-o", "parts"],
+        ["rerank", "lists.csv", "--method", "random_top", "-o", "o.csv"],
+    ],
+)
+def test_a_negative_seed_is_refused(divmf: Any, arguments: list[str]) -> None:
+    done = divmf(*arguments, "--seed", "-1")
+    assert (done.code, "--seed" in done.err) == (2, True)
+    assert len(done.err.splitlines()) == 1

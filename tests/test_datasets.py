@@ -514,3 +514,21 @@ def test_real_data_is_loaded_by_name(real, monkeypatch):
         assert (found.n_users, found.n_items, len(found)) == (5_531, 4_287, 186_995)
     assert len(open_data(real("ml-100k.parquet").stem)) == 100_000
     assert len(open_data(real("lastfm-hetrec2011.parquet").stem)) == 92_834
+
+
+@pytest.mark.parametrize("name", ["absent.db", "shop.db?mode=ro", "shop.db#x"])
+def test_a_database_file_that_is_not_there_is_an_error_and_is_not_made(name, tmp_path):
+    sqlite3.connect(tmp_path / "shop.db").close()
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="there is no file"):
+        open_data(f"sqlite://{tmp_path / name}", query="SELECT 1 AS user_id, 2 AS item_id")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_database_file_may_have_a_blank_in_its_name(tmp_path):
+    with sqlite3.connect(tmp_path / "my shop.db") as shop:
+        shop.execute("CREATE TABLE orders (user_id INTEGER, item_id INTEGER)")
+        shop.execute("INSERT INTO orders VALUES (1, 2)")
+    shop.close()
+    uri = f"sqlite://{tmp_path}/my%20shop.db"
+    assert open_data(uri, query="SELECT * FROM orders").frame.rows() == [(1, 2)]

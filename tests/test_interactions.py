@@ -206,3 +206,17 @@ def test_the_real_movielens_1m_has_the_counts_of_the_paper(real):
 def test_the_15_cores_of_other_real_data_have_their_known_counts(name, counts, real):
     core = Interactions.read(real(f"{name}.parquet")).k_core(15)
     assert (core.n_users, core.n_items, len(core)) == counts
+
+
+@pytest.mark.parametrize("scale", [1, 1e3, 1e6, 1e9], ids=["s", "ms", "µs", "ns"])
+def test_decimal_times_of_every_unit_order_the_rows(scale):
+    times = [scale * (1.7e9 + second) for second in (3.0, 1.0, 2.0)]
+    data = Interactions.from_frame(pl.DataFrame({"user": [1, 1, 1], "item": ["a", "b", "c"], "time": times}))
+    assert data.frame["item_id"].to_list() == ["b", "c", "a"]
+    unit = 1_000_000 if scale == 1 else 1
+    assert data.times.tolist() == [unit * round(time) for time in sorted(times)]
+
+
+def test_parts_of_a_second_are_kept():
+    frame = pl.DataFrame({"user": [1, 1], "item": ["a", "b"], "time": [1.7e9 + 0.5, 1.7e9 + 0.25]})
+    assert Interactions.from_frame(frame).frame["item_id"].to_list() == ["b", "a"]

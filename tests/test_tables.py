@@ -10,6 +10,7 @@ from polars.testing import assert_frame_equal
 
 from divmf.interactions import Interactions
 from divmf.tables import (
+    check_writable,
     epinions_ratings,
     find_column,
     gowalla_checkins,
@@ -218,3 +219,45 @@ def test_yelp_reviews_are_read_whatever_their_text_holds():
         ("u" * 22, "b" * 22, 1325604498),
         ("-_xyz0123456789abcdefgh", "b" * 22, 1325604498),
     ]
+
+
+@pytest.mark.parametrize("name", ["a[1]", "b*", "c?{d}"])
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl", "csv.gz"])
+def test_a_path_that_looks_like_a_pattern_is_a_path(kind, name, small_log, tmp_path):
+    folder = tmp_path / name
+    folder.mkdir()
+    assert_frame_equal(read_table(written(small_log, folder / f"{name}.{kind}")), small_log)
+    if kind == "parquet":
+        assert_frame_equal(read_table(folder), small_log)
+        path = folder / "ratings[1].dat"
+        path.write_bytes(b"1::122::5::838985046\n")
+        assert movielens_dat(path).rows() == [(1, 122, 838985046)]
+        path.write_text('{"user_id": "u", "business_id": "b", "date": "2012-01-03 15:28:18"}\n')
+        assert yelp_reviews(path).rows() == [("u", "b", 1325604498)]
+
+
+def test_an_output_of_an_unknown_kind_is_not_told_of_packed_kinds(tmp_path):
+    with pytest.raises(ValueError, match=r"unknown kind of file; use one of .csv, .*\.json$"):
+        check_writable(tmp_path / "lists.xlsx")
+    with pytest.raises(ValueError, match="lists are written plain"):
+        check_writable(tmp_path / "lists.csv.gz")
+
+
+@pytest.mark.parametrize("values", [[1, "a"], ["a", 1]])
+def test_a_pandas_column_of_mixed_types_is_named(values):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"user": ["u", "v"], "item": pandas.Series(values, dtype=object)})
+    with pytest.raises(ValueError, match=r"column 'item' cannot be read: .*; make its values all strings") as caught:
+        to_polars(frame)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_frame_that_needs_pyarrow_to_be_read_says_what_to_install():
+    class Frame:
+        """As a pandas frame is where pyarrow is not."""
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            raise ImportError("`Import pyarrow` failed.")
+
+    with pytest.raises(ValueError, match="install it with pip install pyarrow"):
+        to_polars(Frame())

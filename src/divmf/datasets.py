@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import platformdirs
 import polars as pl
@@ -277,7 +278,7 @@ def open_data(
     if "://" in data:
         return Interactions.from_frame(read_database(data, query), user, item, time)
     if query is not None:
-        raise ValueError(f"a query was given, but {data!r} is no database; give a URI such as sqlite:///shop.db")
+        raise ValueError(f"a query was given, but {data!r} is no database; give a URI such as sqlite://shop.db")
     path = Path(data)
     if path.is_file():
         raw = next((row for row in DATASETS if path.name in (row.archive, Path(row.member or "").name)), None)
@@ -307,9 +308,14 @@ def read_database(uri: str, query: str | None) -> pl.DataFrame:
     if query is None:
         raise ValueError(f"{shown} is a database; give a query (--query) such as SELECT user_id, item_id FROM events")
     try:
-        return pl.read_database_uri(query, uri, engine="connectorx")
+        import_module("connectorx")
     except ImportError as error:
         raise ImportError("reading a database needs connectorx; install it with pip install 'divmf[sql]'") from error
+    # connectorx takes all that follows sqlite:// for the path, and makes a file that is not there
+    if address.scheme == "sqlite" and not (path := Path(unquote(uri[len("sqlite://") :]))).is_file():
+        raise ValueError(f"{uri}: there is no file {path}; write sqlite://shop.db, or sqlite:///home/me/shop.db")
+    try:
+        return pl.read_database_uri(query, uri, engine="connectorx")
     except Exception as error:  # connectorx raises what each driver raises
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].replace(uri, shown)
         raise ValueError(f"{shown}: the query failed: {reason}; check the address and the query") from error

@@ -187,16 +187,24 @@ def last_of_each(keys: Array) -> Array:
     return kept
 
 
+# no time in seconds is so large before the year 5138; one in milliseconds is since 1973
+SECONDS_BELOW = 1e11
+
+
 def as_times(values: pl.Series) -> pl.Series:
-    """A time column as integers in its own order: whole numbers as they are, all else in microseconds."""
+    """A time column as integers in its own order: whole numbers as they are, dates and seconds in microseconds.
+
+    Decimals are taken for seconds where all are below 10¹¹; larger ones are in a finer unit and are rounded.
+    """
     name, times = values.name, values
     if values.dtype == pl.String:
         times = times_of_text(values)
     elif isinstance(values.dtype, pl.Date | pl.Datetime):
         times = values.cast(pl.Datetime("us")).cast(pl.Int64)
     elif values.dtype.is_float():
-        finite = values.set(~values.is_finite(), None)
-        times = (finite * 1_000_000).round().cast(pl.Int64, strict=False)
+        finite = values.cast(pl.Float64).set(~values.is_finite(), None)
+        in_seconds = finite.abs().max() is None or finite.abs().max() < SECONDS_BELOW  # type: ignore[operator]
+        times = (finite * 1_000_000 if in_seconds else finite).round().cast(pl.Int64, strict=False)
     elif not values.dtype.is_integer() and values.dtype != pl.Null:
         raise ValueError(f"column {name!r} holds {values.dtype}, not times; name the time column")
     if nulls := times.null_count():

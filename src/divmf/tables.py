@@ -1,6 +1,7 @@
 """Bytes on disk, or another library's frame → a polars frame, with its columns found by the usual names."""
 
 import bz2
+import glob
 import gzip
 import logging
 import os
@@ -32,9 +33,32 @@ def to_polars(frame: Any) -> pl.DataFrame:
         return frame.collect()
     if isinstance(frame, pl.DataFrame):
         return frame
-    if hasattr(frame, "__arrow_c_stream__"):
+    if not hasattr(frame, "__arrow_c_stream__"):
+        raise ValueError(f"a {type(frame).__name__} is not a frame; give a polars, pandas or Arrow table")
+    try:
         return pl.DataFrame(frame)
-    raise ValueError(f"a {type(frame).__name__} is not a frame; give a polars, pandas or Arrow table")
+    except ImportError as error:  # pandas itself hands its columns over through pyarrow
+        raise ValueError("a pandas frame is read through pyarrow; install it with pip install pyarrow") from error
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise ValueError(
+            f"{mixed_column(frame)} cannot be read: {first_line(error)};"
+            " make its values all strings or all numbers, or leave it out"
+        ) from error
+
+
+def mixed_column(frame: Any) -> str:
+    """The first column that cannot be read on its own; the frame, if none."""
+    for name in getattr(frame, "columns", ()):
+        try:
+            pl.DataFrame(frame[[name]])
+        except (TypeError, ValueError, pl.exceptions.PolarsError):
+            return f"column {name!r}"
+    return f"the {type(frame).__name__}"
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @overload
@@ -82,27 +106,28 @@ def read_table(path: str | Path) -> pl.DataFrame:
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty; an interaction log needs a line of column names and at least one row")
     try:
+        if path.is_dir():
+            return pl.read_parquet(sorted(path.glob("*.parquet")), glob=False)
         data = unpack(path, packed) if packed else path
         if kind == "parquet":
-            return pl.read_parquet(path / "*.parquet" if path.is_dir() else data)
+            return pl.read_parquet(data, glob=False)
         if kind == "json":
-            return pl.read_ndjson(data, infer_schema_length=None)
+            return read_json_lines(data)
         return read_text(data, "\t" if kind == "tsv" else ",")
     except pl.exceptions.NoDataError as error:
         raise ValueError(f"{path} is empty; an interaction log needs a line of column names and rows") from error
     except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"{path} could not be read as {kind}: {reason}; check the file, its ending and its separator"
+            f"{path} could not be read as {kind}: {first_line(error)}; check the file, its ending and its separator"
         ) from error
 
 
-def file_kind(path: Path) -> tuple[str, str | None]:
+def file_kind(path: Path, packing: str = ", also with .gz or .bz2") -> tuple[str, str | None]:
     """What the ending of a file's name says: (csv | tsv | parquet | json, gz | bz2 | None)."""
     endings = [ending.lower() for ending in path.suffixes]
     packed = endings.pop()[1:] if endings and endings[-1] in (".gz", ".bz2") else None
     if not endings or endings[-1] not in KINDS:
-        raise ValueError(f"{path}: unknown kind of file; use one of {', '.join(KINDS)}, also with .gz or .bz2")
+        raise ValueError(f"{path}: unknown kind of file; use one of {', '.join(KINDS)}{packing}")
     return KINDS[endings[-1]], packed
 
 
@@ -112,12 +137,22 @@ def unpack(path: Path, packed: str) -> bytes:
         return file.read()
 
 
+def read_json_lines(data: Path | bytes) -> pl.DataFrame:
+    """One JSON object a line; a field may come late."""
+    return pl.read_ndjson(literal(data), infer_schema_length=None)
+
+
+def literal(data: Path | bytes) -> str | bytes:
+    """A path for the polars functions that take every path for a pattern: its [, * and ? mean themselves."""
+    return data if isinstance(data, bytes) else glob.escape(str(data))
+
+
 def read_text(data: Path | bytes, separator: str) -> pl.DataFrame:
     """Separated text with a header; a column holds numbers where that loses nothing, else the text as it stands.
 
     polars' own guess reads the ids 007 and 7 as one, and fails when the first letter comes after the rows it looked at.
     """
-    table = pl.read_csv(data, separator=separator, infer_schema=False)
+    table = pl.read_csv(data, separator=separator, infer_schema=False, glob=False)
     return table.select(as_numbers(column) for column in table)
 
 
@@ -155,7 +190,7 @@ def gowalla_checkins(data: bytes | Path) -> pl.DataFrame:
 def epinions_ratings(data: bytes | Path) -> pl.DataFrame:
     """Epinions: `user item rating`, separated by spaces; other lines are dropped and counted."""
     lines = pl.read_csv(data, has_header=False, separator="\x01", quote_char=None, infer_schema=False,
-                        truncate_ragged_lines=True, encoding="utf8-lossy").to_series()  # fmt: skip
+                        truncate_ragged_lines=True, encoding="utf8-lossy", glob=False).to_series()  # fmt: skip
     fields = lines.str.extract_groups(r"^\s*(\d+)\s+(\d+)\s+[\d.]+\s*$").struct.unnest()
     fields.columns = ["user_id", "item_id"]
     kept = fields.drop_nulls().cast(pl.Int64)
@@ -167,7 +202,7 @@ def epinions_ratings(data: bytes | Path) -> pl.DataFrame:
 def yelp_reviews(data: bytes | Path) -> pl.DataFrame:
     """Yelp: JSON lines, of which `user_id, business_id, date` are read."""
     fields = {"user_id": pl.String, "business_id": pl.String, "date": pl.String}
-    table = pl.scan_ndjson(data, schema=fields).collect()
+    table = pl.scan_ndjson(literal(data), schema=fields).collect()
     return table.select(
         user_id="user_id",
         item_id="business_id",
@@ -177,14 +212,15 @@ def yelp_reviews(data: bytes | Path) -> pl.DataFrame:
 
 def columns_at(data: bytes | Path, separator: str, places: dict[str, int]) -> pl.DataFrame:
     """Some columns, by their place from 0, of separated text without a header."""
-    table = pl.read_csv(data, separator=separator, has_header=False, columns=list(places.values()), quote_char=None)
+    columns = list(places.values())
+    table = pl.read_csv(data, separator=separator, has_header=False, columns=columns, quote_char=None, glob=False)
     table.columns = list(places)
     return table
 
 
 def check_writable(path: Path) -> None:
     """Refuse, before any work is done, an output that could not be written."""
-    kind, packed = file_kind(path)
+    kind, packed = file_kind(path, packing="")
     if packed:
         raise ValueError(f"{path}: lists are written plain; use {', '.join(KINDS)}")
     folder = path.parent

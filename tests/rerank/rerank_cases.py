@@ -35,7 +35,7 @@ def candidates(ties=EITHER, short=EITHER, n_lists=ONE_TO_SEVEN):
         make_candidates,
         seed=st.integers(0, 10**6),
         n_lists=n_lists,
-        n_items=st.integers(1, 10),
+        n_items=st.integers(4, 10),
         width=st.integers(1, 8),
         ties=ties,
         short=short,

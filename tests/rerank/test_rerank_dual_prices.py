@@ -53,7 +53,7 @@ def test_the_lists_are_those_of_a_model_with_an_item_bias():
 def test_dual_prices_are_near_the_optimum_and_hold_the_capacities_nearly(c):
     wide, k = ready(market(), 5), 5
     capacity = ceil(c * len(wide) * k / wide.n_items)
-    lists, best = dual_prices(wide, k, c=c), optimal(wide, k, capacity=capacity)
+    lists, best = dual_prices(wide, k, c=c), optimal(wide, capacity, k)
     over = np.maximum(lists.counts - capacity, 0).sum() / (len(wide) * k)
     assert over < 0.02
     score, most = (total(unit_scores(wide), places_in(each, wide)) for each in (lists, best))

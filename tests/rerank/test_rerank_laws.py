@@ -37,7 +37,8 @@ def run(method, wide, k, value, order="score", train=None):
 @some
 @given(data=st.data())
 def test_lists_hold_k_distinct_candidates_or_all_there_are(method, data):
-    wide, k = data.draw(candidates()), data.draw(st.integers(1, 10))
+    wide = data.draw(candidates())
+    k = data.draw(st.integers(1, wide.n_items))
     order = data.draw(st.sampled_from(["score", "method"]))
     lists = run(method, wide, k, data.draw(st.sampled_from(method.grid)), order)
     assert lists.items.shape == lists.scores.shape == (len(wide), k)
@@ -79,9 +80,8 @@ def test_one_user_one_item_and_all_equal_scores(method, n_lists, n_items, width)
     wide = make_candidates(0, n_lists, n_items, width)
     equal = TopK(np.sort(wide.items, axis=1), np.zeros_like(wide.scores), wide.user_ids, wide.item_ids)
     for value in method.grid:
-        lists = run(method, equal, 3, value)
-        assert (lists.lengths == min(3, width)).all()
-    np.testing.assert_array_equal(run(method, equal, 3, method.neutral).items[:, : min(3, width)], equal.items[:, :3])
+        assert (run(method, equal, min(3, width), value).lengths == min(3, width)).all()
+    np.testing.assert_array_equal(run(method, equal, min(3, width), method.neutral).items, equal.items[:, :3])
 
 
 @every_method
@@ -177,3 +177,9 @@ def test_no_candidates_at_all_are_refused(shape):
 def test_something_else_than_candidates_is_refused():
     with pytest.raises(ValueError, match="make a TopK of them"):
         METHODS["kwon"].run(make_candidates(0).frame, 2)
+
+
+def test_lists_longer_than_the_catalogue_are_refused():
+    with pytest.raises(ValueError, match="k=10 is longer than the 9 items there are; choose k <= 9"):
+        METHODS["kwon"].run(make_candidates(0, n_items=9), 10)
+    assert METHODS["kwon"].run(make_candidates(0, n_items=9), 9).width == 9

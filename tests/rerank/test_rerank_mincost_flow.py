@@ -65,7 +65,7 @@ def test_the_layers_of_the_cost_double():
 @some
 @given(few, st.integers(1, 2), st.integers(0, 3))
 def test_optimal_lists_are_the_best_within_the_capacities(wide, k, capacity):
-    lists = items_of(optimal(wide, k, capacity=capacity))
+    lists = items_of(optimal(wide, capacity, k))
     assert max(counts_of(wide, lists)) <= capacity
     rows = rows_of(wide)
     choices = [
@@ -95,7 +95,7 @@ def test_optimal_equals_a_linear_program(seed):
         b_ub=[capacity] * 20,
         bounds=(0, 1),
     )
-    assert score(wide, items_of(optimal(wide, k, capacity=capacity))) == pytest.approx(-program.fun, abs=1e-4)
+    assert score(wide, items_of(optimal(wide, capacity, k))) == pytest.approx(-program.fun, abs=1e-4)
 
 
 @some
@@ -135,7 +135,7 @@ def test_lists_that_do_not_come_from_the_candidates_are_refused():
 @pytest.mark.parametrize("capacity", [-1, np.array([1, 2])])
 def test_a_wrong_capacity_is_an_error(capacity):
     with pytest.raises(ValueError, match="capacity"):
-        optimal(make_candidates(0), 2, capacity=capacity)
+        optimal(make_candidates(0), capacity, 2)
 
 
 def test_without_ortools_the_error_says_what_to_install(monkeypatch):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rerank_cases import candidates, items_of, some, units_of
+from rerank_cases import candidates, items_of, make_candidates, some, units_of
 from rerank_market import market
 
 from divmf.kernels.rerank_transport import _scale
@@ -99,3 +99,27 @@ def test_the_plan_has_its_row_and_column_sums():
     exposure, base = (np.bincount(wide.items.ravel(), each.ravel(), minlength=wide.n_items) for each in (scaled, own))
     target = 0.7 * base + 0.3 * even_exposure(wide.counts, len(wide) * k)
     np.testing.assert_allclose(exposure, target, rtol=2e-3, atol=1e-6)
+
+
+def test_the_sharpest_plan_stays_within_the_numbers_and_a_sharper_one_is_refused():
+    wide = ready(market(), 5)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        for rho in (0.0, 0.5, 1.0):
+            scale = log_column_scale(wide, unit_scores(wide), 5, rho, 0.002, 50)
+            assert np.isfinite(scale).all()
+            assert (sinkhorn(wide, 5, rho=rho, epsilon=0.002).lengths == 5).all()
+    np.testing.assert_array_equal(sinkhorn(wide, 5, rho=0, epsilon=0.002).items, wide.items[:, :5])
+    with pytest.raises(ValueError, match=r"epsilon=0.001 is not allowed; choose 0.002 or more"):
+        sinkhorn(wide, 5, epsilon=0.001)
+
+
+@pytest.mark.parametrize("epsilon", [0.002, 0.003, 0.005, 0.02])
+def test_wanted_exposures_that_no_plan_has_do_not_overflow(epsilon):
+    # with no limit on b, about one in fifty such cases divided by zero or was not finite at 0.002
+    for seed in range(120):
+        shape = {"n_lists": 1 + seed % 9, "n_items": 5 + seed % 20, "width": 3 + seed % 15}
+        wide = make_candidates(seed, **shape, ties=seed % 2 == 0, short=seed % 3 == 0)
+        for rho in (0.5, 1.0):
+            assert np.isfinite(log_column_scale(wide, unit_scores(wide), 5, rho, epsilon, 500)).all()
+            lists = sinkhorn(wide, 5, rho=rho, epsilon=epsilon, passes=500)
+            assert (lists.lengths == np.minimum(wide.lengths, 5)).all()

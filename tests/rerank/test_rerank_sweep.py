@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rerank_market import market, market_split
 
-from divmf.metrics import measure
+from divmf.metrics import coverage, entropy, gini, measure
 from divmf.rerank import METHODS, bayes_rule, kwon, sweep
 from divmf.rerank.sweep import unseen
 
@@ -54,3 +54,15 @@ def test_candidates_of_some_users_in_another_order_are_aligned():
     )
     one, two = (sweep(each, "bayes_rule", split, 5, grid=[0.1]) for each in (wide, turned))
     assert one.points[0].test == two.points[0].test
+
+
+def test_without_a_split_a_sweep_measures_the_diversity_of_the_candidates_as_they_are():
+    curve = sweep(market(), "bayes_rule")
+    assert [point.knob for point in curve.points] == list(METHODS["bayes_rule"].grid)
+    counts = bayes_rule(market(), 5, a=1).counts
+    meant = {"coverage": coverage(counts), "entropy": entropy(counts), "gini": gini(counts)}
+    assert curve.points[-1].valid == curve.points[-1].test == meant
+    assert curve.base.valid["gini"] == gini(market().head(5).counts)
+    assert "valid_ndcg" not in curve.frame.columns
+    with pytest.raises(ValueError, match="karakaya needs the training interactions; give split="):
+        sweep(market(), "karakaya")

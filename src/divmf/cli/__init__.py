@@ -21,17 +21,17 @@ app = typer.Typer(
 
 def main() -> None:
     """Run a command; errors become one line and an exit code: 1 the work failed, 2 the call was wrong."""
-    from divmf.cli import data, demo, doctor, lists, rerank, train  # noqa: F401  (each registers its commands)
-
     debug = "--debug" in sys.argv
     try:
+        from divmf.cli import data, demo, doctor, lists, rerank, train  # noqa: F401  (each registers its commands)
+
         code = app(standalone_mode=False)
     except typer.Abort:
         code = failed("stopped", 1)
     except KeyboardInterrupt:
         code = failed("stopped", 1)
     except typer.TyperException as error:
-        code = failed(usage(error), 2)
+        code = failed(usage(error), 2) if error.format_message() else 2  # the help was shown: nothing to add
     except Exception as error:
         if debug:
             raise
@@ -65,5 +65,5 @@ def explain(error: Exception) -> int:
     if isinstance(error, OSError) and error.filename:
         return failed(f"{error.filename}: {error.strerror}", 2)
     if isinstance(error, ImportError | RuntimeError | OSError):
-        return failed(str(error).strip().splitlines()[0], 1)
+        return failed((str(error).strip().splitlines() or [type(error).__name__])[0], 1)
     return failed(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it", 1)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import isfinite, isnan
 from typing import Any
 
 from rich.console import Console
@@ -58,7 +59,7 @@ class Out:
     def result(self, document: Any) -> None:
         """With --json: the one JSON document on stdout."""
         if self.json:
-            print(json.dumps(document, ensure_ascii=False, default=str))
+            print(json.dumps(strict(document), ensure_ascii=False, allow_nan=False, default=str))
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """A table for people; not with --json or -q."""
@@ -95,6 +96,17 @@ class Bar:
         """Move it, with the figures of the moment beside it."""
         beside = "  ".join(f"{name} {shown(value)}" for name, value in figures.items())
         self.progress.update(self.task, description=what, completed=completed, total=total, figures=beside)
+
+
+def strict(value: Any) -> Any:
+    """A document as JSON can say it, which knows no infinity: ±inf as "inf" and "-inf", NaN as null."""
+    if isinstance(value, Mapping):
+        return {key: strict(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(inner) for inner in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None if isnan(value) else f"{value:g}"
+    return value
 
 
 def shown(value: Any) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from divmf.cli import app
 from divmf.cli.console import Out
-from divmf.cli.inputs import Columns, load_split
+from divmf.cli.inputs import PICTURES, Columns, check_output, load_split
 from divmf.cli.options import command
 
 data = typer.Typer(no_args_is_help=True, help="Known datasets, their download, statistics, and the split as files.")
@@ -54,7 +54,7 @@ def describe(
     data: DATA,
     k_core: CORE = 0,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also draw the skew (Figure 2): .html, .png or .svg.")
+        Path | None, typer.Option("--output", "-o", help="Also draw the skew (Figure 2): .html, .png, .svg or .json.")
     ] = None,
     user: Columns.user = None,
     item: Columns.item = None,
@@ -65,6 +65,8 @@ def describe(
     from divmf.datasets import describe as statistics
     from divmf.datasets import open_data, skew_chart
 
+    if output:
+        check_output(output, PICTURES)
     read = open_data(data, user, item, time, query)
     read = read.k_core(k_core) if k_core else read
     found = statistics(read)
@@ -95,7 +97,7 @@ def split(
     data: DATA,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for train, valid, test and catalog .parquet.")],
     k_core: CORE = 0,
-    seed: Annotated[int, typer.Option(help="Seed of the draw, for data without times.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw, for data without times.")] = 0,
     user: Columns.user = None,
     item: Columns.item = None,
     time: Columns.time = None,

@@ -1,6 +1,9 @@
 """How a command line names data: the same options and the same errors for every command."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -47,6 +50,44 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns) ->
     if only := users_in_train_only(split):
         out.note(f"{data}: {only:,} users have fewer than three interactions: learnt from, not tested")
     return split
+
+
+@contextmanager
+def naming(path: Path | None) -> Iterator[None]:
+    """Errors about what a file holds begin with its name."""
+    try:
+        yield
+    except ValueError as error:
+        if path is None or str(path) in str(error):
+            raise
+        raise ValueError(f"{path}: {error}") from error
+
+
+def read_users(path: Path, known: Any) -> Any:
+    """The distinct user ids of a file, all of them known; those of a text file as the type of the known ones."""
+    from divmf.tables import file_kind, find_column, read_table
+
+    with naming(path):
+        table = read_table(path)
+        given = table[find_column(table, "user")].unique(maintain_order=True)
+        if given.is_empty():
+            raise ValueError("there are no rows: name at least one user, or leave --users out")
+        if path.is_file() and file_kind(path)[0] in ("csv", "tsv"):  # text does not say what type its ids are
+            cast = given.cast(known.user_ids.dtype, strict=False)
+            given = cast if cast.cast(given.dtype, strict=False).equals(given) else given
+        known.user_numbers(given)
+        return given
+
+
+PICTURES = (".html", ".png", ".svg", ".json")
+
+
+def check_output(path: Path, endings: tuple[str, ...]) -> None:
+    """Refuse, before any work is done, an output of a kind we do not write, or in a folder that is not there."""
+    if path.suffix not in endings:
+        raise ValueError(f"{path}: unknown kind of file; use one of {', '.join(endings)}")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent}; make it first")
 
 
 def positive_share(text: str, flag: str) -> float:

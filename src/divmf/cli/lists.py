@@ -1,5 +1,6 @@
 """divmf recommend, evaluate."""
 
+import logging
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,7 +8,10 @@ import typer
 
 from divmf.cli import app
 from divmf.cli.console import Out
+from divmf.cli.inputs import naming, read_users
 from divmf.cli.options import command
+
+log = logging.getLogger(__name__)
 
 
 @command(app, "recommend")
@@ -25,14 +29,11 @@ def recommend(
 ) -> None:  # fmt: skip
     """Write the lists of the picked operating point: user_id, item_id, score, rank."""
     from divmf.estimator import DivMF, load
-    from divmf.tables import check_writable, find_column, read_table, write_table
+    from divmf.tables import check_writable, write_table
 
     check_writable(output)
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
-    wanted = None
-    if users is not None:
-        table = read_table(users)
-        wanted = table[find_column(table, "user")].unique(maintain_order=True)
+    wanted = None if users is None else read_users(users, chosen.split.train)
     lists = chosen.lists(k, wanted, seen)  # type: ignore[arg-type]
     write_table(lists.frame, output)
     out.say(f"wrote {output}: {len(lists):,} lists of {lists.width} ({chosen.point.phase} epoch {chosen.point.epoch})")
@@ -50,18 +51,23 @@ def evaluate(
     ] = None,
     train: Annotated[Path | None, typer.Option(help="Training interactions: adds the popularity metrics.")] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the 95% intervals.")] = 200,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
 ) -> None:
     """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalogue, with 95% intervals."""
     from divmf.interactions import Interactions
     from divmf.metrics import METRICS, estimate
     from divmf.tables import read_table
-    from divmf.topk import TopK
+    from divmf.topk import TopK, popularity_of
 
     given, held_out = TopK.read(lists, read_table(catalog)), Interactions.read(test)
-    measured = given.for_users_of(held_out)
-    popularity = None if train is None else measured.matrix_of(Interactions.read(train)).sum(axis=0)
-    found = estimate(measured, measured.matrix_of(held_out), popularity, k, resamples, seed)
+    with naming(test):
+        measured = given.for_users_of(held_out)
+        truth = measured.matrix_of(held_out)
+    if missing := len(measured) - len(given):
+        log.warning("%s users of %s have no list; they count as misses", f"{missing:,}", test)
+    with naming(train):
+        popularity = None if train is None else popularity_of(given, Interactions.read(train))
+    found = estimate(measured, truth, popularity, k, resamples, seed)
     k = k or given.width
     rows: list[list[Any]] = [
         [METRICS[name].label, value, f"{value.low:.4f} … {value.high:.4f}", METRICS[name].definition]

@@ -28,7 +28,7 @@ def rerank(
     settings_given: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, as name=value; may be repeated.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the methods that draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the methods that draw.")] = 0,
     show_methods: Annotated[
         bool, typer.Option("--list", help="The methods, their knobs and where they are from.")
     ] = False,
@@ -65,9 +65,7 @@ def rerank(
     rows = [[name, function(before), function(after)] for name, function in
             (("coverage", coverage), ("entropy", entropy), ("gini", gini))]  # fmt: skip
     out.table(f"wrote {output}: {len(made):,} lists of {k}", ["", "the model's own", method], rows)
-    short = int((made.lengths < k).sum())
-    if short:
-        out.note(f"{short:,} users had fewer than {k} candidates; their lists are shorter")
+    short = int((made.lengths < k).sum())  # the library has warned of them
     out.result({
         "output": str(output), "method": method, "settings": given, "users": len(made), "k": k, "short": short,
         "catalog": made.n_items, **{name: after_value for name, _, after_value in rows},

@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from divmf.ids import Array, numbers_of, same_ids
-from divmf.interactions import Interactions
+from divmf.ids import Array
 from divmf.select import top
 from divmf.topk import TopK
+from divmf.topk import popularity_of as popularity_of
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +28,9 @@ def ready(candidates: TopK, k: int) -> TopK:
     if not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k={k!r} is not the length of a list; choose a whole number of at least 1")
     check(candidates)
+    if k > candidates.n_items:
+        n_items = f"{candidates.n_items:,}"
+        raise ValueError(f"k={k} is longer than the {n_items} items there are; choose k <= {n_items}")
     candidates = in_order(candidates)
     if short := int((candidates.lengths < k).sum()):
         log.warning(
@@ -93,19 +96,6 @@ def log_softmax(candidates: TopK) -> Array:
     highest = np.where(candidates.lengths > 0, scores[:, 0], 0)[:, None]  # the candidates are in order
     mass = np.exp(scores - highest).sum(axis=1, keepdims=True)
     return np.asarray(scores - highest - np.log(np.maximum(mass, 1)))
-
-
-def popularity_of(candidates: TopK, train: Interactions) -> Array:
-    """How many users met each item of the candidates' catalogue in the training data.  (n_items,) int64"""
-    if same_ids(candidates.item_ids, train.item_ids):
-        return train.popularity
-    number = numbers_of(candidates.item_ids, train.item_ids)
-    if not (number >= 0).any():
-        raise ValueError(
-            f"train knows none of the catalogue's {candidates.n_items:,} items (such as {candidates.item_ids[0]!r});"
-            " give the interactions the model was trained on"
-        )
-    return np.where(number >= 0, train.popularity[number], 0)
 
 
 def best(keys: Array, k: int) -> Array:

@@ -33,7 +33,7 @@ class Gap:
         return self.lost / self.optimum if self.optimum > 0 else 0.0
 
 
-def optimal(candidates: TopK, k: int = 5, *, capacity: int | Array) -> TopK:
+def optimal(candidates: TopK, capacity: int | Array, k: int = 5) -> TopK:
     """The lists of largest total scaled score in which no item stands more than `capacity` times (min-cost flow).
 
     capacity: one number, or one for each item of the catalogue. Where capacities leave a user without a

@@ -12,6 +12,8 @@ from divmf.topk import TopK
 
 # how far the exposures may be from the wanted ones, relatively; lists do not change with less
 TOLERANCE = 1e-3
+# the powers of e that a plan may reach; float64 ends at 709
+LARGEST_POWER = 700
 
 
 @reranker
@@ -22,7 +24,8 @@ def sinkhorn(
     rho: Annotated[
         Share, Field(description="ρ: share of the exposure that is spread evenly; 0 = the model's list")
     ] = 0.5,
-    epsilon: Annotated[float, Field(gt=0, description="ε: softness of the plan, in scaled scores")] = 0.05,
+    # exp(1/ε) must leave room in float64 for the scales of the plan
+    epsilon: Annotated[float, Field(ge=0.002, description="ε: softness of the plan, in scaled scores")] = 0.05,
     passes: Annotated[int, Field(ge=1, description="passes over rows and columns at most")] = 50,
     order: Order = "score",
 ) -> TopK:
@@ -33,7 +36,8 @@ def sinkhorn(
     top k of s_ui + ε log b_i.
     Differs: the base exposure is that of the plan without column sums, not of the hard lists, so that ρ = 0 is the
     model's list at every ε. The even share goes to items that are someone's candidate, to none more than it has
-    candidates; what those cannot take stays with the base.
+    candidates; what those cannot take stays with the base. Where no plan has the wanted exposures, b would
+    run to infinity; it is held at |log b| ≤ 700 − 1/ε, so that nothing overflows.
     """
     scores = unit_scores(candidates)
     bias = epsilon * log_column_scale(candidates, scores, k, rho, epsilon, passes)
@@ -50,6 +54,7 @@ def log_column_scale(candidates: TopK, scores: Array, k: int, rho: float, epsilo
     by_item, users = kernel.ravel()[pairs], (pairs // candidates.width).astype(np.int32)  # (n_pairs,)
     offsets = np.concatenate([[0], np.cumsum(candidates.counts)])
     row, column = np.ones(len(candidates)), np.ones(candidates.n_items)
+    limit = np.exp(LARGEST_POWER - 1 / epsilon)
     row_total = np.minimum(candidates.lengths, k).astype(np.float64)
     scale_rows(kernel, items, column, row_total, row)
     base = column_sums(by_item, users, offsets, row, column)
@@ -59,6 +64,7 @@ def log_column_scale(candidates: TopK, scores: Array, k: int, rho: float, epsilo
         if (np.abs(sums - target) <= TOLERANCE * target).all():
             break
         scale_columns(by_item, users, offsets, row, target, column)
+        np.clip(column, 1 / limit, limit, out=column)
         scale_rows(kernel, items, column, row_total, row)
     return np.log(column)
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from divmf.curve import Curve, Point
 from divmf.ids import Array
-from divmf.metrics import found_in, measure
+from divmf.metrics import METRICS, found_in, measure
 from divmf.rerank.registry import Method, find_method
 from divmf.split import Split
 from divmf.topk import TopK
@@ -19,14 +19,20 @@ from divmf.topk import TopK
 def sweep(
     candidates: TopK,
     method: str | Method,
-    split: Split,
+    split: Split | None = None,
     k: int = 5,
     *,
     grid: Sequence[float] | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Curve:
-    """The curve of a method over its knob, from the model's own lists to the strongest; see `sweep_points`."""
+    """The curve of a method over its knob, from the model's own lists to the strongest; see `sweep_points`.
+
+    Without a split, the points hold the metrics that lists alone give (coverage, entropy, Gini), the same ones as
+    `valid` and as `test`: lists of k are made of the candidates as they are, and nothing is known of their accuracy.
+    """
+    if split is None:
+        return Curve(tuple(diversity_points(candidates, method, k, grid=grid, settings=settings, seed=seed)))
     return Curve(tuple(sweep_points(candidates, method, split, k, grid=grid, settings=settings, seed=seed)))
 
 
@@ -61,6 +67,27 @@ def sweep_points(
         seconds = perf_counter() - start
         measures = {part: measure(lists[part], held_out[part], split.train.popularity, k) for part in parts}
         yield Point(method.name, epoch, measures["valid"], measures["test"], knob=float(value), seconds=seconds)
+
+
+def diversity_points(
+    candidates: TopK,
+    method: str | Method,
+    k: int = 5,
+    *,
+    grid: Sequence[float] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Iterator[Point]:
+    """The points of a method's curve where nothing is held out: one run a point, no nDCG and no hit rate."""
+    method = find_method(method) if isinstance(method, str) else method
+    if method.needs_train:
+        raise ValueError(f"{method.name} needs the training interactions; give split=…")
+    for epoch, value in enumerate(method.grid if grid is None else grid):
+        start = perf_counter()
+        counts = method.run(candidates, k, {**(settings or {}), method.knob: value}, seed=seed).counts
+        seconds = perf_counter() - start
+        found = {name: metric.function(counts) for name, metric in METRICS.items() if metric.kind == "catalogue"}
+        yield Point(method.name, epoch, found, found, knob=float(value), seconds=seconds)
 
 
 def unseen(candidates: TopK, seen: sparse.csr_array) -> TopK:
