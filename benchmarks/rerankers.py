@@ -16,7 +16,6 @@ import numpy as np
 
 ROOT = Path(__file__).parent.parent
 K, WIDTH, THREADS = 5, 100, 2
-LARGE_LIMIT = ("bayes_rule", "dual_prices", "uimatch", "kwon", "sapid")
 
 CHILD = """
 import json, sys, time

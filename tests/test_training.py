@@ -236,8 +236,8 @@ def test_the_number_of_threads_does_not_change_the_result(policy: Any) -> None:
     data = some_data(200, 80)
     config = TrainConfig(k=3, unmask=10, unmask_policy=policy, batch=512, rows=50, columns=30)
     one, two = trained(1, config, data), trained(2, config, data)
-    assert_close(one.users, two.users, rtol=1e-4, atol=1e-5)
-    assert_close(one.items, two.items, rtol=1e-4, atol=1e-5)
+    assert_close(one.users, two.users, rtol=1e-5, atol=1e-6)
+    assert_close(one.items, two.items, rtol=1e-5, atol=1e-6)
 
 
 def test_diversity_epochs_lower_the_loss_and_spread_the_lists() -> None:

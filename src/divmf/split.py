@@ -126,7 +126,7 @@ def leave_one_out(data: Interactions, rng: np.random.Generator, held_out: int = 
     Without times both are drawn at random. Users with fewer than held_out + 1 interactions stay in train only.
     With held_out = 1 there is a test part and no validation.
     """
-    counts = np.bincount(data.users, minlength=data.n_users)  # (n_users,)
+    counts = counts_per_user(data)  # (n_users,)
     ends = np.cumsum(counts)
     order = np.arange(len(data))  # the rows of each user, the ones to hold out last
     if data.times is None:
@@ -145,7 +145,7 @@ def hold_out(data: Interactions, rng: np.random.Generator, valid: float = 0.1, t
         raise ValueError(
             f"valid={valid} and test={test} must be shares that leave something to learn from; choose a sum below 1"
         )
-    counts = np.bincount(data.users, minlength=data.n_users)  # (n_users,)
+    counts = counts_per_user(data)  # (n_users,)
     starts = np.cumsum(counts) - counts
     order = np.lexsort((rng.random(len(data)), data.users))
     place = np.arange(len(data)) - starts[data.users[order]]  # 0, 1, 2, … within each user

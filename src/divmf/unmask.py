@@ -7,8 +7,6 @@ from torch import Tensor
 from divmf.ids import Array
 from divmf.select import top
 
-POLICIES = ("top", "random", "none")
-
 
 def kept_items(scores: Tensor, k: int, extra: int, policy: str, rows: Array, key: int) -> Tensor:
     """The items of T's kept entries; the first k are the recommendation.  (rows, k) or (rows, k + extra)
