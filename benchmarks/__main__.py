@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Callable
 
-from benchmarks import rerankers
+from benchmarks import market, rerankers
 
-BENCHMARKS: dict[str, Callable[[], None]] = {"rerankers": rerankers.main}
+BENCHMARKS: dict[str, Callable[[], None]] = {"marketplace": market.main, "rerankers": rerankers.main}
 
 
 def main() -> None:

@@ -390,3 +390,16 @@ def test_a_negative_seed_is_refused(divmf: Any, arguments: list[str]) -> None:
     done = divmf(*arguments, "--seed", "-1")
     assert (done.code, "--seed" in done.err) == (2, True)
     assert len(done.err.splitlines()) == 1
+
+
+def test_a_loss_that_is_no_number_ends_with_one_line_and_keeps_what_was_done(
+    divmf: Any, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    monkeypatch.setattr("divmf.losses.coverage", lambda mass, eps: mass.sum() * float("nan"))
+    done = divmf("train", log, "-o", run, *QUICK)
+    assert done.code == 1
+    assert "diversity loss became nan; choose a smaller learning rate" in done.err.splitlines()[-1]
+    kept = divmf("curve", run, "--json").json
+    assert {point["phase"] for point in kept} == {"accuracy"}
+    assert divmf("pick", run, "--ndcg-drop", "5%").code == 0

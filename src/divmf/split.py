@@ -11,7 +11,7 @@ from scipy import sparse
 
 from divmf.ids import Array
 from divmf.interactions import Interactions
-from divmf.tables import find_column, read_table, to_polars
+from divmf.tables import find_column, read_table, to_polars, write_table
 
 PARTS = ("train", "valid", "test")
 
@@ -115,9 +115,9 @@ class Split:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name in PARTS:
-            getattr(self, name).frame.write_parquet(folder / f"{name}.parquet")
+            write_table(getattr(self, name).frame, folder / f"{name}.parquet")
         popularity = pl.Series("interactions", self.train.popularity)
-        pl.DataFrame([self.item_ids, popularity]).write_parquet(folder / "catalog.parquet")
+        write_table(pl.DataFrame([self.item_ids, popularity]), folder / "catalog.parquet")
 
 
 def leave_one_out(data: Interactions, rng: np.random.Generator, held_out: int = 2) -> Split:

@@ -115,6 +115,7 @@ def compare(
     from divmf.report.charts import curve_chart, save_chart
     from divmf.rerank import METHODS, find_method
     from divmf.runs import Run
+    from divmf.tables import write_table
 
     shares = [positive_share(text.strip(), "--losses") for text in losses.split(",")]
     names = list(METHODS) if methods is None else [find_method(name.strip()).name for name in methods.split(",")]
@@ -134,10 +135,10 @@ def compare(
             drawn[rival.name] = rival.drawn
             bar.update(rival.name, number, len(names) + 1, {"seconds": rival.seconds})
     table = table_of(rows)
-    table.write_parquet(output / "matched.parquet")
-    table.write_csv(output / "matched.csv")
+    for ending in ("parquet", "csv"):
+        write_table(table, output / f"matched.{ending}")
     points = [found.frame.with_columns(method=pl.lit(name)) for name, found in curves.items()]
-    pl.concat(points, how="diagonal").write_parquet(output / "curves.parquet")
+    write_table(pl.concat(points, how="diagonal"), output / "curves.parquet")
     for ending in ("html", "png", "svg"):
         save_chart(curve_chart(drawn, k=opened.config.k), output / f"curves.{ending}")
     for share in shares:

@@ -130,8 +130,10 @@ def curve(
 
 def write_curve(made: Any, output: Path) -> None:
     """The curve as a table or a picture, by the ending of the name."""
+    from divmf.tables import write_table
+
     if output.suffix in (".csv", ".parquet"):
-        made.frame.write_csv(output) if output.suffix == ".csv" else made.frame.write_parquet(output)
+        write_table(made.frame, output)
         return
     from divmf.report.charts import curve_chart, save_chart
 
