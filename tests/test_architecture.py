@@ -10,13 +10,14 @@ import divmf
 
 SOURCE = Path(divmf.__file__).parent
 LADDER = [
-    ["ids"],
+    ["ids", "threads"],
     ["tables"],
     ["interactions", "model", "losses"],
     ["kernels"],
     ["split", "select", "sampling"],
     ["unmask", "topk", "bootstrap", "describe", "marketplace"],
-    ["training", "metrics", "datasets"],
+    ["softmax", "prices", "metrics", "datasets"],
+    ["training"],
     ["curve"],
     ["rerank", "runs"],
     ["fitting"],

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from divmf.datasets import marketplace
 from divmf.interactions import Interactions
 
 QUICK = ["--k", "3", "--dim", "8", "--unmask", "10", "--accuracy-epochs", "3", "--diversity-epochs", "4",
-         "--learning-rate", "0.02", "--diversity-rate", "0.02"]  # fmt: skip
+         "--learning-rate", "0.02", "--diversity-rate", "0.02", "--preset", "paper"]  # fmt: skip
+PRICES = ["--k", "3", "--dim", "8", "--accuracy-epochs", "6", "--diversity-epochs", "12"]
 
 
 class Done:
@@ -61,6 +63,7 @@ def test_the_whole_path_from_a_log_to_measured_lists(divmf: Any, log: Path, tmp_
     assert trained.code == 0
     assert set(trained.json) >= {"run", "accuracy_epochs", "diversity_epochs", "base", "picked"}
     assert trained.json["diversity_epochs"] == 4
+    assert trained.json["tuned"] == {}  # λ is chosen for softmax alone
     assert "120 users, 60 items, 1,500 interactions" in trained.err
 
     curve = divmf("curve", run, "--json").json
@@ -92,9 +95,106 @@ def test_the_whole_path_from_a_log_to_measured_lists(divmf: Any, log: Path, tmp_
         assert low <= value <= high
 
 
-def test_the_same_command_goes_on_where_it_was_interrupted(log: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def priced_run(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A run with the usual loss and method, and what `train --json` said of it."""
+    run = tmp_path_factory.mktemp("priced") / "run"
+    command = [sys.executable, "-m", "divmf", "train", str(log), "-o", str(run), *PRICES, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return run, json.loads(done.stdout, parse_constant=pytest.fail)
+
+
+@pytest.fixture
+def priced(priced_run: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
+    """A copy of it to change."""
+    return Path(shutil.copytree(priced_run[0], tmp_path / "priced"))
+
+
+def test_the_defaults_choose_lambda_and_make_a_curve_of_prices(
+    divmf: Any, priced_run: tuple[Path, dict[str, Any]], priced: Path, log: Path, tmp_path: Path
+) -> None:
+    said = priced_run[1]
+    tried = {row["l2"]: row["valid_ndcg"] for row in said["tuned"]["tried"]}
+    assert said["tuned"]["l2"] in tried
+    assert tried[said["tuned"]["l2"]] == max(tried.values())
+    assert said["accuracy_epochs"] == 6
+    curve = divmf("curve", priced, "--json").json
+    points = [point for point in curve if point["phase"] == "diversity"]
+    assert len(points) == said["diversity_epochs"] >= 12
+    assert all(point["knob"] > 0 and point["gap"] >= 0 for point in points)
+    assert all("knob" not in point for point in curve if point["phase"] == "accuracy")
+    assert "ρ = " in divmf("curve", priced).out
+    assert said["picked"]["valid"]["ndcg"] >= 0.95 * said["base"]["valid"]["ndcg"]
+
+    lists, parts = tmp_path / "lists.parquet", tmp_path / "parts"
+    picked = divmf("pick", priced, "--epoch", points[-1]["epoch"], "--json").json
+    assert divmf("recommend", priced, "-o", lists, "-q").code == 0
+    divmf("data", "split", log, "-o", parts)
+    evaluated = divmf(
+        "evaluate", lists, "--test", parts / "test.parquet", "--catalog", parts / "catalog.parquet",
+        "--train", parts / "train.parquet", "--json",
+    ).json  # fmt: skip
+    for name, value in picked["test"].items():
+        assert evaluated[name] == pytest.approx(value), name
+
+
+def test_pick_solves_for_just_the_rho_asked_and_only_once(divmf: Any, priced: Path) -> None:
+    before = divmf("curve", priced, "--json").json
+    knobs = sorted(point["knob"] for point in before if "knob" in point)
+    rho = 0.3 * knobs[3] + 0.7 * knobs[4]
+    for _ in range(2):
+        picked = divmf("pick", priced, "--rho", rho, "--json").json
+        assert picked["knob"] == rho
+        assert len(divmf("curve", priced, "--json").json) == len(before) + 1
+    assert f"picked ρ = {rho:.4g}" in divmf("pick", priced, "--rho", rho).out
+    assert divmf("pick", priced, "--rho", 0, "--json").json["phase"] == "accuracy"
+    assert len(divmf("curve", priced, "--json").json) == len(before) + 1
+    for wrong in ("-1", "inf", "nan"):
+        done = divmf("pick", priced, "--rho", wrong)
+        assert (done.code, done.out) == (2, ""), wrong
+        assert len(done.err.splitlines()) == 1
+    assert len(divmf("curve", priced, "--json").json) == len(before) + 1
+
+
+def test_picking_by_a_criterion_twice_adds_points_only_the_first_time(divmf: Any, priced: Path) -> None:
+    first = divmf("pick", priced, "--ndcg-drop", "3%", "--json").json
+    size = len(divmf("curve", priced, "--json").json)
+    assert divmf("pick", priced, "--ndcg-drop", "3%", "--json").json == first
+    assert len(divmf("curve", priced, "--json").json) == size
+
+
+def test_rho_is_refused_for_a_run_of_the_papers_method(divmf: Any, text_run: Path) -> None:
+    done = divmf("pick", text_run, "--rho", "0.1")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines() == [
+        "divmf: rho=0.1 cannot be chosen: the curve is not one of prices (--method prices)"
+    ]
+
+
+@pytest.mark.parametrize("flags", [[], ["--method", "divmf"], ["--accuracy", "bpr"]])
+def test_the_alternating_schedule_asks_for_the_papers_method(
+    divmf: Any, log: Path, tmp_path: Path, flags: list[str]
+) -> None:
+    done = divmf("train", log, "-o", tmp_path / "run", "--schedule", "alternating", *flags)
+    assert (done.code, done.out) == (2, "")
+    assert len(done.err.splitlines()) == 1
+    assert "alternating schedule is the paper's; set accuracy to bpr or mse, and method to divmf" in done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_papers_method_can_be_named_by_its_parts(divmf: Any, log: Path, tmp_path: Path) -> None:
+    named = divmf(
+        "train", log, "-o", tmp_path / "named", *QUICK[:-2], "--method", "divmf", "--accuracy", "bpr", "--json"
+    )
+    preset = divmf("train", log, "-o", tmp_path / "preset", *QUICK, "--json")
+    assert named.json["base"]["valid"] == preset.json["base"]["valid"]
+    assert named.json["picked"]["test"] == preset.json["picked"]["test"]
+
+
+@pytest.mark.parametrize("way", [["--preset", "paper"], ["--l2", "2"]], ids=["paper", "prices"])
+def test_the_same_command_goes_on_where_it_was_interrupted(log: Path, tmp_path: Path, way: list[str]) -> None:
     run = tmp_path / "run"
-    slow = ["--k", "3", "--accuracy-epochs", "3", "--patience", "3", "--diversity-epochs", "2000"]
+    slow = [*way, "--k", "3", "--accuracy-epochs", "3", "--patience", "3", "--diversity-epochs", "2000"]
     command = [sys.executable, "-m", "divmf", "train", str(log), "-o", str(run), *slow]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
@@ -109,12 +209,20 @@ def test_the_same_command_goes_on_where_it_was_interrupted(log: Path, tmp_path: 
     assert process.returncode == 130  # as shells expect of a command stopped by Ctrl-C
     assert "The same command goes on from there" in errors
     assert "Traceback" not in errors
-    kept = len(log_file.read_text().splitlines())
+    lines = log_file.read_text().splitlines()
+    kept = len(lines)
     again = subprocess.run(
         [*command[:-1], str(kept), "--json"], capture_output=True, text=True, check=True, env=environment
     )
     assert f"going on after {kept} epochs" in again.stderr
-    assert json.loads(again.stdout)["diversity_epochs"] == kept
+
+    def numbers(line: str) -> dict[str, Any]:
+        """A line without its seconds: stopped between two writes, its epoch is trained again, to the same numbers."""
+        return {name: value for name, value in json.loads(line).items() if name != "seconds"}
+
+    assert [numbers(line) for line in log_file.read_text().splitlines()[:kept]] == [numbers(line) for line in lines]
+    made = json.loads(again.stdout)["diversity_epochs"]
+    assert made == kept if "paper" in way else made >= kept  # prices: and what the pick needed
 
 
 def test_lists_for_some_users_in_other_formats(divmf: Any, log: Path, tmp_path: Path) -> None:
@@ -396,7 +504,7 @@ def test_a_loss_that_is_no_number_ends_with_one_line_and_keeps_what_was_done(
     divmf: Any, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
-    monkeypatch.setattr("divmf.losses.coverage", lambda mass, eps: mass.sum() * float("nan"))
+    monkeypatch.setattr("divmf.training.diversity_gradient", lambda *_: math.nan)
     done = divmf("train", log, "-o", run, *QUICK)
     assert done.code == 1
     assert "diversity loss became nan; choose a smaller learning rate" in done.err.splitlines()[-1]

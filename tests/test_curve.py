@@ -58,19 +58,20 @@ def test_one_may_choose_the_base_and_what_comes_after_the_accuracy_phase():
 def test_the_frame_has_a_row_a_point_and_a_column_a_number():
     points = (
         point("accuracy", 1, 0.5, 0.9, loss=3.0),
-        Point("prices", 0, {"ndcg": 0.4}, {"ndcg": 0.3, "hit": 1.0}, knob=0.5),
+        Point("prices", 0, {"ndcg": 0.4}, {"ndcg": 0.3, "hit": 1.0}, knob=0.5, gap=0.01),
     )
     frame = Curve(points).frame
     assert frame.columns == [
-        "phase", "epoch", "knob", "loss", "seconds", "valid_ndcg", "valid_gini", "valid_coverage",
+        "phase", "epoch", "knob", "loss", "seconds", "gap", "valid_ndcg", "valid_gini", "valid_coverage",
         "test_ndcg", "test_gini", "test_coverage", "test_hit",
     ]  # fmt: skip
     assert frame["phase"].to_list() == ["accuracy", "prices"]
     assert frame["knob"].to_list() == [None, 0.5]
+    assert frame["gap"].to_list() == [None, 0.01]
     assert frame["valid_gini"].to_list() == [0.9, None]
     assert frame["test_ndcg"].to_list() == [0.5, 0.3]
     assert frame["seconds"].dtype == pl.Float64
-    assert Curve(()).frame.columns == ["phase", "epoch", "knob", "loss", "seconds"]
+    assert Curve(()).frame.columns == ["phase", "epoch", "knob", "loss", "seconds", "gap"]
     assert repr(RUN) == "Curve(3 accuracy, 5 diversity)"
     assert len(RUN) == 8
 
@@ -315,6 +316,48 @@ def test_what_is_chosen_keeps_its_promise_and_nothing_that_does_is_better(curve,
     assert chosen.valid["ndcg"] >= least
     assert all(other.valid["gini"] >= chosen.valid["gini"] for other in curve.operating if other.valid["ndcg"] >= least)
     assert curve.choose("knee") in curve.frontier().points
+
+
+# a run of prices: two points were added between those of the path, after it
+PRICED = Curve(
+    (
+        point("accuracy", 1, 0.9, 0.9),
+        point("accuracy", 2, 1.0, 0.9),
+        point("diversity", 1, 0.99, 0.8, knob=0.1, gap=0.002),
+        point("diversity", 2, 0.90, 0.6, knob=0.2, gap=0.003),
+        point("diversity", 3, 0.70, 0.4, knob=0.4, gap=0.02),
+        point("diversity", 4, 0.95, 0.7, knob=0.15, gap=0.001),
+        point("diversity", 5, 0.80, 0.5, knob=0.3, gap=0.004),
+    )
+)
+
+
+def test_points_of_the_prices_stand_in_the_order_of_rho_whenever_they_were_made():
+    assert [chosen.knob for chosen in PRICED.operating] == [None, 0.1, 0.15, 0.2, 0.3, 0.4]
+    assert [chosen.name for chosen in PRICED.operating[:3]] == ["MF itself", "ρ = 0.1", "ρ = 0.15"]
+    assert RUN.choose(epoch=6).name == "diversity epoch 6"
+    # a reranker's points keep the order of its sweep, in which small need not be mild
+    rerank = Curve((PRICED.base, point("kwon", 1, 0.9, 0.8, knob=0.5), point("kwon", 2, 0.8, 0.7, knob=0.2)))
+    assert [chosen.knob for chosen in rerank.operating] == [None, 0.5, 0.2]
+
+
+def test_a_point_of_the_prices_is_chosen_by_its_rho():
+    assert [PRICED.choose(rho=rho).epoch for rho in (1e-9, 0.12, 0.13, 0.2, 5.0)] == [1, 1, 4, 2, 3]
+    assert PRICED.choose(rho=0) is PRICED.base
+    assert Point.from_json(json.loads(json.dumps(PRICED.points[3].to_json()))) == PRICED.points[3]
+    for wrong in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=rf"rho={wrong:g} cannot be chosen: ρ is a number, 0 or more"):
+            PRICED.choose(rho=wrong)
+    with pytest.raises(ValueError, match=r"rho=1 cannot be chosen: the curve is not one of prices"):
+        RUN.choose(rho=1.0)
+
+
+def test_the_loss_may_be_measured_from_another_models_ndcg():
+    assert RUN.best_within(0.05, "gini").epoch == 6
+    assert RUN.best_within(0.0, "coverage").epoch == 2
+    assert RUN.best_within(0.05, "gini", ndcg=0.80).epoch == 7  # what keeps 0.76
+    assert RUN.best_within(0.01, "gini", ndcg=1.0).epoch == 4
+    assert RUN.best_within(0.05, "gini", ndcg=2.0) is RUN.base  # nothing keeps 1.9
 
 
 BAD_CHOICES = [

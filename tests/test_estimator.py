@@ -1,6 +1,8 @@
 """The face for users: ids in, ids out, and what is saved is what is loaded."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,13 +17,25 @@ def split() -> divmf.Split:
     return marketplace(users=150, items=80, interactions=2500, seed=3).leave_one_out(0)
 
 
-@pytest.fixture(scope="module")
-def fitted(split: divmf.Split) -> divmf.DivMF:
-    model = divmf.DivMF(
-        k=4, dim=8, unmask=20, learning_rate=0.02, diversity_rate=0.02, accuracy_epochs=8, diversity_epochs=12
-    )
+PAPER = divmf.DivMF(
+    preset="paper", k=4, dim=8, unmask=20, learning_rate=0.02, diversity_rate=0.02, accuracy_epochs=8,
+    diversity_epochs=12,
+)  # fmt: skip
+PRICES = divmf.DivMF(k=4, dim=8, l2=2.0, accuracy_epochs=20, diversity_epochs=12)
+MIXED = divmf.DivMF(k=4, dim=8, accuracy="bpr", learning_rate=0.02, accuracy_epochs=8, diversity_epochs=12)
+
+
+@pytest.fixture(scope="module", params=[PAPER, PRICES, MIXED], ids=["paper", "prices", "prices on bpr"])
+def fitted(request: pytest.FixtureRequest, split: divmf.Split) -> divmf.DivMF:
+    model: divmf.DivMF = replace(request.param)
     assert model.fit(split) is model
     return model
+
+
+@pytest.fixture(scope="module")
+def priced(split: divmf.Split) -> divmf.DivMF:
+    """With the whole path of prices."""
+    return replace(PRICES, diversity_epochs=200).fit(split)
 
 
 def test_the_curve_has_a_row_an_epoch_with_validation_and_test(fitted: divmf.DivMF) -> None:
@@ -36,6 +50,15 @@ def test_diversifying_spreads_the_lists(fitted: divmf.DivMF) -> None:
     curve = fitted.curve
     assert curve.points[-1].test["gini"] < curve.base.test["gini"] - 0.05
     assert curve.points[-1].test["coverage"] > curve.base.test["coverage"]
+
+
+def test_the_base_of_a_curve_of_prices_is_the_model_itself(fitted: divmf.DivMF, split: divmf.Split) -> None:
+    base = fitted.at(epoch=0)
+    assert base.weights.price is None
+    assert divmf.evaluate(base.lists(), split) == pytest.approx(base.point.test)
+    last = fitted.at(epoch=12)
+    assert (last.weights.price is None) == (fitted.method == "divmf")
+    assert divmf.evaluate(last.lists(), split) == pytest.approx(last.point.test)
 
 
 def test_recommendations_carry_the_original_ids_and_hold_nothing_seen(fitted: divmf.DivMF, split: divmf.Split) -> None:
@@ -61,7 +84,7 @@ def test_scores_are_the_dot_products_of_the_saved_vectors(fitted: divmf.DivMF, s
     weights = chosen.weights
     row = 17
     expected = weights.users[row] @ weights.items[lists.items[row].tolist()].T
-    np.testing.assert_allclose(lists.scores[row], expected.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(lists.scores[row], expected.numpy(), rtol=1e-5, atol=1e-6)  # the price is not in it
 
 
 def test_a_saved_model_gives_the_same_lists(fitted: divmf.DivMF, tmp_path: Path) -> None:
@@ -71,6 +94,10 @@ def test_a_saved_model_gives_the_same_lists(fitted: divmf.DivMF, tmp_path: Path)
     loaded = divmf.load(tmp_path / "model")
     assert loaded.recommend_frame().equals(chosen.recommend_frame())
     assert loaded.point == chosen.point
+    for name, tensor in chosen.weights.tensors().items():  # the price among them, where there is one
+        assert loaded.weights.tensors()[name].equal(tensor), name
+    assert set(loaded.weights.tensors()) == set(chosen.weights.tensors())
+    assert chosen.weights.price is None or "price" in loaded.weights.tensors()
     assert {path.suffix for path in (tmp_path / "model").iterdir()} == {".json", ".parquet", ".safetensors"}
     with pytest.raises(ValueError, match="neither a saved model nor a run"):
         divmf.load(tmp_path)
@@ -79,8 +106,12 @@ def test_a_saved_model_gives_the_same_lists(fitted: divmf.DivMF, tmp_path: Path)
         chosen.save(tmp_path)
 
 
-def test_a_run_folder_can_be_opened_as_a_fitted_model(split: divmf.Split, tmp_path: Path) -> None:
-    model = divmf.DivMF(k=3, dim=4, accuracy_epochs=2, diversity_epochs=2).fit(split, run=tmp_path / "run")
+@pytest.mark.parametrize("settings", [{"preset": "paper"}, {"l2": 1.0}, {"accuracy": "bpr"}, {"method": "divmf"}])
+def test_a_run_folder_can_be_opened_as_a_fitted_model(
+    split: divmf.Split, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    model = divmf.DivMF(k=3, dim=4, accuracy_epochs=2, diversity_epochs=2, **settings)
+    model.fit(split, run=tmp_path / "run")
     again = divmf.DivMF.load(tmp_path / "run")
     assert again == model
     assert again.at(epoch=2).recommend_frame().equals(model.at(epoch=2).recommend_frame())
@@ -99,12 +130,15 @@ def test_a_temporary_run_folder_goes_with_the_model(split: divmf.Split) -> None:
     assert not folder.exists()
 
 
-def test_diversify_starts_from_factors_trained_elsewhere(split: divmf.Split) -> None:
+@pytest.mark.parametrize("method", ["divmf", "prices"])
+def test_diversify_starts_from_factors_trained_elsewhere(split: divmf.Split, method: str) -> None:
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(split.n_users, 6)), rng.normal(size=(split.n_items, 6))
     items[:5] *= 4  # a few items are everybody's
-    found = divmf.diversify(users, items, split, k=4, unmask=20, diversity_rate=0.02, diversity_epochs=25)
-    assert [point.phase for point in found.curve.points] == ["accuracy"] + ["diversity"] * 25
+    settings: dict[str, Any] = {"k": 4, "unmask": 20, "diversity_rate": 0.02, "diversity_epochs": 25, "method": method}
+    found = divmf.diversify(users, items, split, **settings)
+    phases = [point.phase for point in found.curve.points]
+    assert phases == ["accuracy"] + ["diversity"] * (25 if method == "divmf" else len(phases) - 1)
     np.testing.assert_allclose(found.at(epoch=0).weights.users.numpy(), users, rtol=1e-6)
     assert found.curve.points[-1].test["gini"] < found.curve.base.test["gini"] - 0.1
     assert users.flags.writeable
@@ -122,12 +156,14 @@ def test_diversify_starts_from_factors_trained_elsewhere(split: divmf.Split) -> 
         divmf.diversify(users, items, split, typo=3)
 
 
-def test_factors_in_any_memory_order_and_type_give_the_same(split: divmf.Split) -> None:
+@pytest.mark.parametrize("method", ["divmf", "prices"])
+def test_factors_in_any_memory_order_and_type_give_the_same(split: divmf.Split, method: str) -> None:
     # Fortran-ordered factors were trained in a copy
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(split.n_users, 6)), rng.normal(size=(split.n_items, 6))
-    found = divmf.diversify(users, items, split, k=4, diversity_epochs=2)
-    other = divmf.diversify(np.asfortranarray(users), np.asfortranarray(items), split, k=4, diversity_epochs=2)
+    settings: dict[str, Any] = {"k": 4, "diversity_epochs": 2, "method": method}
+    found = divmf.diversify(users, items, split, **settings)
+    other = divmf.diversify(np.asfortranarray(users), np.asfortranarray(items), split, **settings)
     assert found.at(epoch=2).recommend_frame().equals(other.at(epoch=2).recommend_frame())
     assert found.at(epoch=0).weights.users.is_contiguous()
 
@@ -157,13 +193,92 @@ def test_wrong_calls_say_what_to_do(fitted: divmf.DivMF, split: divmf.Split) -> 
         fitted.at(epoch=1).lists(seen="none")  # type: ignore[arg-type]
 
 
-def test_a_user_with_few_items_left_gets_a_shorter_list() -> None:
+@pytest.mark.parametrize("method", ["divmf", "prices"])
+def test_a_user_with_few_items_left_gets_a_shorter_list(method: Any) -> None:
     pairs = [
         (u, i) for u in range(6) for i in range(7) if (i < 6 if u == 0 else (u + i) % 3)
     ]  # user 0 met all but item 6
     data = divmf.Interactions.from_frame(pl.DataFrame(pairs, schema=["user_id", "item_id"], orient="row"))
-    model = divmf.DivMF(k=3, dim=2, unmask=2, accuracy_epochs=1, diversity_epochs=2).fit(data.leave_one_out(0))
+    model = divmf.DivMF(k=3, dim=2, unmask=2, accuracy_epochs=1, diversity_epochs=2, method=method, l2=1.0)
+    model.fit(data.leave_one_out(0))
     ids, scores = model.at(epoch=2).recommend([0], seen="all")
     assert ids.tolist() == [[6, -1, -1]]
     assert np.isinf(scores[0, 1:]).all()
     assert model.at(epoch=2).recommend_frame(users=[0], seen="all").height == 1
+
+
+# ---- points of the prices between those of the path
+
+
+def test_asking_twice_for_a_point_adds_nothing_the_second_time(priced: divmf.DivMF) -> None:
+    # bisecting stopped after four steps, and the next call took four more
+    for criterion in ({"ndcg_drop": 0.05}, {"ndcg_drop": 0.2}, {"ndcg_drop": 0.0}, {"gini": 0.8}, {"coverage": 0.5}):
+        before = priced.curve.points
+        first = priced.at(**criterion)
+        made = priced.curve.points
+        assert made[: len(before)] == before  # what was there stays
+        assert priced.at(**criterion).point == first.point
+        assert priced.curve.points == made
+
+
+@pytest.mark.parametrize("drop", [0.02, 0.05, 0.1, 0.3])
+def test_a_point_within_a_loss_keeps_the_promise_and_is_as_deep_as_it_can_be(priced: divmf.DivMF, drop: float) -> None:
+    chosen = priced.at(ndcg_drop=drop).point
+    curve = priced.curve
+    least = (1 - drop) * curve.base.valid["ndcg"]
+    assert chosen.valid["ndcg"] >= least
+    kept = [point for point in curve.operating if point.valid["ndcg"] >= least]
+    following = curve.operating[curve.operating.index(kept[-1]) + 1]
+    assert following.valid["ndcg"] < least  # the last point that keeps it has one beside it that does not
+    low, high, first = (point.knob or 0.0 for point in (kept[-1], following, curve.of_epoch(1)))
+    assert high - low <= 0.02 * max(high, first)
+
+
+def test_a_rho_is_solved_for_exactly_and_only_once(priced: divmf.DivMF) -> None:
+    grid = sorted(point.knob for point in priced.curve.points if point.knob is not None)
+    wanted = (grid[3] + 2 * grid[4]) / 3
+    n_points = len(priced.curve)
+    chosen = priced.at(rho=wanted)
+    assert chosen.point.knob == wanted
+    assert chosen.weights.price is not None
+    assert len(priced.curve) == n_points + 1
+    assert priced.at(rho=wanted).point == chosen.point
+    assert priced.at(rho=0).point == priced.curve.base
+    assert priced.at(rho=grid[3]).point.knob == grid[3]
+    assert len(priced.curve) == n_points + 1
+    for wrong in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="ρ is a number, 0 or more"):
+            priced.at(rho=wrong)
+    assert len(priced.curve) == n_points + 1
+
+
+def test_choices_that_need_no_point_in_between_add_none(priced: divmf.DivMF) -> None:
+    points = priced.curve.points
+    priced.at("knee")
+    priced.at(epoch=3)
+    priced.at(ndcg_drop=1.0)  # every point keeps nothing
+    with pytest.raises(ValueError, match="not reached on validation"):
+        priced.at(gini=0.0)
+    assert priced.curve.points == points
+
+
+def test_a_criterion_met_before_the_first_rho_is_looked_for_there(split: divmf.Split) -> None:
+    model = replace(PRICES, diversity_epochs=2).fit(split)
+    first = model.curve.of_epoch(1)
+    drop = 1 - (first.valid["ndcg"] + 1e-9) / model.curve.base.valid["ndcg"]
+    assert 0 <= drop <= 1
+    assert model.curve.of_epoch(2).valid["ndcg"] <= first.valid["ndcg"]
+    chosen = model.at(ndcg_drop=drop).point
+    n_points = len(model.curve)
+    assert (chosen.knob or 0.0) < (first.knob or 0.0)
+    model.at(ndcg_drop=drop)
+    assert len(model.curve) == n_points
+
+
+def test_the_vectors_for_other_libraries_give_the_same_lists(priced: divmf.DivMF, split: divmf.Split) -> None:
+    chosen = priced.at(rho=0.4)
+    users, items = chosen.weights.factors()
+    assert (users.shape, items.shape) == ((split.n_users, 9), (split.n_items, 9))
+    theirs = divmf.TopK.from_factors(users, items, split.train, width=4)
+    own = chosen.lists(4, seen="train")
+    np.testing.assert_array_equal(np.sort(theirs.items), np.sort(own.items))

@@ -8,15 +8,23 @@ from typing import Any
 import pytest
 import torch
 
+from divmf import fitting
 from divmf.curve import Point
 from divmf.datasets import marketplace
-from divmf.fitting import Training, converged, fit
+from divmf.fitting import Training, converged, fit, measure_both
 from divmf.runs import Run
 from divmf.split import Split
 from divmf.training import TrainConfig, TrainingDiverged
 
-SETTINGS: dict[str, Any] = {"k": 3, "dim": 8, "unmask": 10, "patience": 2, "accuracy_epochs": 6, "diversity_epochs": 5,
-                            "learning_rate": 0.02, "diversity_rate": 0.01}  # fmt: skip
+SHARED: dict[str, Any] = {"k": 3, "dim": 8, "accuracy_epochs": 6, "diversity_epochs": 5}
+SETTINGS: dict[str, Any] = SHARED | {"accuracy": "bpr", "method": "divmf", "unmask": 10, "patience": 2,
+                                     "learning_rate": 0.02, "diversity_rate": 0.01}  # fmt: skip
+PRICES: dict[str, Any] = SHARED | {"l2": 2.0}
+MIXED: dict[str, Any] = SETTINGS | {"method": "prices"}
+OTHER: dict[str, Any] = PRICES | {"method": "divmf", "unmask": 10, "diversity_rate": 0.01}
+every_way = pytest.mark.parametrize(
+    "settings", [SETTINGS, PRICES, MIXED, OTHER], ids=["bpr divmf", "softmax prices", "bpr prices", "softmax divmf"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,16 +45,17 @@ def numbers(run: Run) -> list[Any]:
     return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 
 
-def test_the_accuracy_phase_comes_first_and_its_best_weights_are_restored(tmp_path: Path, split: Split) -> None:
-    run = finished(tmp_path / "run", split, TrainConfig(**SETTINGS))
+@every_way
+def test_the_accuracy_phase_comes_first_and_its_best_weights_are_restored(
+    tmp_path: Path, split: Split, settings: dict[str, Any]
+) -> None:
+    run = finished(tmp_path / "run", split, TrainConfig(**settings))
     phases = [point.phase for point in run.curve.points]
     assert phases == sorted(phases)  # "accuracy" before "diversity"
     assert phases.count("diversity") == 5
     base = run.curve.base
     assert base.valid["ndcg"] == max(point.valid["ndcg"] for point in run.curve.points if point.phase == "accuracy")
     again = Training(run, split, run.config, run.model(base), {}, [])
-    from divmf.fitting import measure_both
-
     assert measure_both(again.model, split, 3) == (base.valid, base.test)
 
 
@@ -57,8 +66,11 @@ def test_the_accuracy_phase_comes_first_and_its_best_weights_are_restored(tmp_pa
 )  # fmt: skip
 def test_accuracy_has_converged_after_patience_epochs_without_a_better_one(history: list[float], done: bool) -> None:
     points = [Point("accuracy", epoch, {"ndcg": value}, {}) for epoch, value in enumerate(history, 1)]
-    config = TrainConfig(patience=2, accuracy_epochs=6)
+    config = TrainConfig(accuracy="bpr", patience=2, accuracy_epochs=6)
     assert converged(Training(None, None, config, None, {}, points)) is done  # type: ignore[arg-type]
+    # the step size of the softmax goes to zero, so it goes on to its end
+    config = TrainConfig(patience=2, accuracy_epochs=6)
+    assert converged(Training(None, None, config, None, {}, points)) is (len(history) == 6)  # type: ignore[arg-type]
 
 
 def test_alternating_takes_turns(tmp_path: Path, split: Split) -> None:
@@ -86,8 +98,57 @@ def test_a_run_stopped_anywhere_ends_with_the_numbers_of_one_never_stopped(
         assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
-def test_a_kill_between_two_writes_is_mended(tmp_path: Path, split: Split) -> None:
-    config = TrainConfig(**SETTINGS)
+@pytest.fixture(scope="module")
+def wide() -> Split:
+    """More items than a market remembers of each user: k + 64."""
+    return marketplace(users=150, items=200, interactions=2500, seed=1).leave_one_out(0)
+
+
+@pytest.mark.parametrize("settings", [PRICES, MIXED, OTHER], ids=["softmax prices", "bpr prices", "softmax divmf"])
+@pytest.mark.parametrize("stop", [1, 5, 6, 7, 9])
+def test_so_does_one_of_any_other_loss_and_method(
+    tmp_path: Path, wide: Split, stop: int, settings: dict[str, Any]
+) -> None:
+    # a market that was resumed had other candidates than one that was not, and so took other steps
+    config = TrainConfig(**settings)
+    whole = finished(tmp_path / "whole", wide, config)
+    run = Run.start(tmp_path / "part", wide, config)
+    for _ in islice(fit(run, wide, config), stop):
+        pass
+    assert numbers(finished(tmp_path / "part", wide, config)) == numbers(whole)
+    for path in (tmp_path / "whole" / "points").iterdir():
+        assert path.read_bytes() == (tmp_path / "part" / "points" / path.name).read_bytes()
+
+
+def test_stopping_while_lambda_is_chosen_or_right_after_changes_nothing(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig(**SHARED | {"diversity_epochs": 2})
+    whole = finished(tmp_path / "whole", split, config)
+    run = Run.start(tmp_path / "part", split, config)
+    calls = 0
+
+    def stopped(*arguments: Any) -> float:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return trial(*arguments)
+
+    trial = fitting.trial
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "trial", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            next(fit(run, split, config))
+    assert not run.tuned
+    next(fit(run, split, config))
+    assert run.tuned == whole.tuned
+    assert numbers(finished(tmp_path / "part", split, config)) == numbers(whole)
+
+
+@every_way
+def test_a_kill_between_two_writes_is_mended(tmp_path: Path, split: Split, settings: dict[str, Any]) -> None:
+    config = TrainConfig(**settings)
     whole = finished(tmp_path / "whole", split, config)
     run = Run.start(tmp_path / "run", split, config)
     for _ in islice(fit(run, split, config), 3):
@@ -101,15 +162,29 @@ def test_a_kill_between_two_writes_is_mended(tmp_path: Path, split: Split) -> No
     assert numbers(finished(tmp_path / "run", split, config)) == numbers(whole)
 
 
-def test_a_finished_run_can_be_made_longer(tmp_path: Path, split: Split) -> None:
-    short = TrainConfig(**SETTINGS | {"diversity_epochs": 2})
+def test_a_line_of_prices_cut_off_by_a_kill_is_made_again(tmp_path: Path, split: Split) -> None:
+    config = TrainConfig(**PRICES)
+    whole = finished(tmp_path / "whole", split, config)
+    run = Run.start(tmp_path / "run", split, config)
+    for _ in islice(fit(run, split, config), 8):
+        pass
+    text = run.log_file.read_text()
+    run.log_file.write_text(text[:-20])
+    assert len(run.curve) == 7
+    assert numbers(finished(tmp_path / "run", split, config)) == numbers(whole)
+
+
+@every_way
+def test_a_finished_run_can_be_made_longer(tmp_path: Path, split: Split, settings: dict[str, Any]) -> None:
+    short = TrainConfig(**settings | {"diversity_epochs": 2})
     finished(tmp_path / "run", split, short)
-    longer = finished(tmp_path / "run", split, TrainConfig(**SETTINGS))
-    assert numbers(longer) == numbers(finished(tmp_path / "whole", split, TrainConfig(**SETTINGS)))
+    longer = finished(tmp_path / "run", split, TrainConfig(**settings))
+    assert numbers(longer) == numbers(finished(tmp_path / "whole", split, TrainConfig(**settings)))
 
 
-def test_the_seed_is_the_only_thing_results_depend_on(tmp_path: Path, split: Split) -> None:
-    runs = [finished(tmp_path / str(n), split, TrainConfig(**SETTINGS | {"seed": s})) for n, s in enumerate((0, 0, 1))]
+@every_way
+def test_the_seed_is_the_only_thing_results_depend_on(tmp_path: Path, split: Split, settings: dict[str, Any]) -> None:
+    runs = [finished(tmp_path / str(n), split, TrainConfig(**settings | {"seed": s})) for n, s in enumerate((0, 0, 1))]
     assert numbers(runs[0]) == numbers(runs[1])
     assert numbers(runs[0]) != numbers(runs[2])
 
@@ -136,7 +211,7 @@ def test_divergence_keeps_the_points_before_it(tmp_path: Path, split: Split, mon
         if point.phase == "diversity":
             break
     before = numbers(run)
-    monkeypatch.setattr("divmf.losses.skewness", lambda log_t: log_t.sum() * torch.nan)
+    monkeypatch.setattr("divmf.training.diversity_gradient", lambda *_: torch.nan)
     with pytest.raises(TrainingDiverged):
         next(points)
     assert numbers(run) == before

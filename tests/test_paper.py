@@ -22,7 +22,7 @@ def two_threads() -> None:
 def test_movielens_1m_under_the_honest_protocol(real: Callable[[str], Path]) -> None:
     data = divmf.Interactions.read(real("ml-1m.parquet"))
     assert (data.n_users, data.n_items, len(data)) == (6040, 3706, 1_000_209)
-    model = divmf.DivMF(k=5, seed=0, diversity_epochs=80).fit(data.leave_one_out(seed=0))
+    model = divmf.DivMF(preset="paper", k=5, seed=0, diversity_epochs=80).fit(data.leave_one_out(seed=0))
     base = model.curve.base
     assert base.test["ndcg"] >= 0.027
     assert base.valid["coverage"] == pytest.approx(0.44, abs=0.04)
@@ -35,7 +35,7 @@ def test_movielens_1m_under_the_honest_protocol(real: Callable[[str], Path]) -> 
 def test_epinions_15_reaches_nearly_the_whole_catalogue(real: Callable[[str], Path]) -> None:
     split = divmf.Interactions.read(real("epinions.parquet")).k_core(15).leave_one_out(seed=0)
     assert (split.n_users, split.n_items) == (5531, 4287)
-    model = divmf.DivMF(k=5, seed=0).fit(split)
+    model = divmf.DivMF(preset="paper", k=5, seed=0).fit(split)
     curve = model.curve
     assert curve.base.test["ndcg"] >= 0.019
     assert max(point.test["coverage"] for point in curve.points) >= 0.95

@@ -153,9 +153,30 @@ def test_what_pass_1_cannot_remember_is_found_again(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_set_by_name_wins_over_the_preset() -> None:
     assert TrainConfig(preset="release", k=7).k == 7
-    assert TrainConfig(preset="paper") == TrainConfig(
-        preset="paper", accuracy="bpr", k=5, learning_rate=0.001, l2=0.0001
-    )
+    paper = TrainConfig(preset="paper")
+    assert paper == TrainConfig(preset="paper", accuracy="bpr", method="divmf", k=5)
+    assert (paper.rate(1), paper.rate(99), paper.decay, paper.epochs) == (0.001, 0.001, 0.0001, 200)
+    assert TrainConfig(preset="paper", accuracy="softmax").accuracy == "softmax"
+
+
+def test_what_is_not_given_depends_on_the_loss_of_the_accuracy_phase() -> None:
+    config = TrainConfig()
+    assert (config.accuracy, config.method, config.epochs) == ("softmax", "prices", 60)
+    # half a cosine: 0.15 at first, half of it after half of the epochs, next to nothing in the last one
+    assert [config.rate(epoch) for epoch in (1, 31)] == pytest.approx([0.15, 0.075])
+    assert 0 < config.rate(60) < 0.001
+    assert TrainConfig(learning_rate=0.5, accuracy_epochs=2).rate(2) == pytest.approx(0.25)
+    # λ of the softmax is a sum's, not a mean's: the diversity phase does not take it over
+    assert TrainConfig(l2=8.0).decay == 0.0001
+    assert TrainConfig(accuracy="bpr", l2=8.0).decay == 8.0
+    assert TrainConfig(accuracy="mse", accuracy_epochs=0).epochs == 0
+
+
+@pytest.mark.parametrize("given", [{}, {"accuracy": "bpr"}, {"method": "divmf"}])
+def test_the_alternating_schedule_is_the_papers_alone(given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="set accuracy to bpr or mse, and method to divmf"):
+        TrainConfig(schedule="alternating", **given)
+    assert TrainConfig(schedule="alternating", preset="paper").schedule == "alternating"
 
 
 @pytest.mark.parametrize(
@@ -201,16 +222,21 @@ def test_the_compiled_steps_are_those_of_autograd_and_torchs_adam(accuracy: Any)
     assert_close(compiled.items, plain.items, rtol=1e-8, atol=1e-10)
 
 
-def test_an_accuracy_epoch_learns_what_users_met() -> None:
+@pytest.mark.parametrize("accuracy", ["bpr", "softmax"])
+def test_an_accuracy_epoch_learns_what_users_met(accuracy: Any) -> None:
     data = some_data(60, 40)
-    model = initial_model(data.n_users, data.n_items, TrainConfig())
-    optimiser = adam(model, 0.02, 0.0)
-    found = [accuracy_epoch(model, data, TrainConfig(), optimiser, epoch_rng(0, "accuracy", e)) for e in range(1, 30)]
-    assert found[0] == pytest.approx(np.log(2), abs=0.01)  # random vectors know nothing
+    config = TrainConfig(accuracy=accuracy, l2=0.0)
+    model = initial_model(data.n_users, data.n_items, config)
+    optimiser = adam(model, 0.02 if accuracy == "bpr" else 0.1, 0.0)
+    found = [accuracy_epoch(model, data, config, optimiser, epoch_rng(0, "accuracy", e)) for e in range(1, 30)]
+    # random vectors know nothing: which of two items, or of all 40, was met
+    assert found[0] == pytest.approx(np.log(2 if accuracy == "bpr" else 40), abs=0.01)
     scores = model.scores(slice(None)).detach().numpy()
     met = data.matrix.toarray() > 0
     assert scores[met].mean() > scores[~met].mean() + 2
-    assert found[-1] < 0.3
+    n_met = met.sum(axis=1)
+    least = 0.0 if accuracy == "bpr" else (n_met * np.log(n_met)).sum() / n_met.sum()  # all that was met ties
+    assert least < found[-1] < least + 0.3
 
 
 def trained(threads: int, config: TrainConfig, data: Interactions) -> MF:
@@ -221,7 +247,7 @@ def trained(threads: int, config: TrainConfig, data: Interactions) -> MF:
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     try:
         model = initial_model(data.n_users, data.n_items, config)
-        optimiser = adam(model, 0.01, config.l2)
+        optimiser = adam(model, 0.01, config.decay)
         for epoch in (1, 2):
             accuracy_epoch(model, data, config, optimiser, epoch_rng(config.seed, "accuracy", epoch))
             diversity_epoch(model, data, config, optimiser, epoch_rng(config.seed, "diversity", epoch))
@@ -231,10 +257,13 @@ def trained(threads: int, config: TrainConfig, data: Interactions) -> MF:
     return model
 
 
-@pytest.mark.parametrize("policy", ["top", "random"])
-def test_the_number_of_threads_does_not_change_the_result(policy: Any) -> None:
+@pytest.mark.parametrize(("accuracy", "policy"), [("bpr", "top"), ("bpr", "random"), ("softmax", "top")])
+def test_the_number_of_threads_does_not_change_the_result(accuracy: Any, policy: Any) -> None:
     data = some_data(200, 80)
-    config = TrainConfig(k=3, unmask=10, unmask_policy=policy, batch=512, rows=50, columns=30)
+    config = TrainConfig(
+        accuracy=accuracy, l2=0.5 if accuracy == "softmax" else None, k=3, unmask=10, unmask_policy=policy, batch=512,
+        rows=50, columns=30,
+    )  # fmt: skip
     one, two = trained(1, config, data), trained(2, config, data)
     assert_close(one.users, two.users, rtol=1e-5, atol=1e-6)
     assert_close(one.items, two.items, rtol=1e-5, atol=1e-6)
@@ -244,19 +273,23 @@ def test_diversity_epochs_lower_the_loss_and_spread_the_lists() -> None:
     data = some_data(60, 40)
     config = TrainConfig(k=3, unmask=10)
     model = initial_model(data.n_users, data.n_items, config)
-    optimiser = adam(model, 0.02, config.l2)
+    optimiser = adam(model, 0.02, config.decay)
     found = [diversity_epoch(model, data, config, optimiser, epoch_rng(0, "diversity", e)) for e in range(1, 40)]
     assert found[-1] < found[0] - 0.3
 
 
-def test_a_loss_that_is_no_number_stops_training() -> None:
+@pytest.mark.parametrize("accuracy", ["bpr", "softmax"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_loss_that_is_no_number_stops_training(accuracy: Any, dtype: torch.dtype) -> None:
     data = some_data()
-    model = some_model(data)
+    model = MF(*(tensor.detach().to(dtype) for tensor in some_model(data).tensors().values()))
+    for table in (model.users, model.items):
+        table.requires_grad_()
     with torch.no_grad():
         model.users[0, 0] = torch.nan
     optimiser = torch.optim.Adam([model.users, model.items], lr=0.1)
     with pytest.raises(TrainingDiverged, match="smaller learning rate"):
-        accuracy_epoch(model, data, TrainConfig(), optimiser, epoch_rng(0, "accuracy", 1))
+        accuracy_epoch(model, data, TrainConfig(accuracy=accuracy, l2=0.1), optimiser, epoch_rng(0, "accuracy", 1))
     with pytest.raises(TrainingDiverged, match="diversity loss"):
         diversity_epoch(model, data, TrainConfig(k=2), optimiser, epoch_rng(0, "diversity", 1))
 

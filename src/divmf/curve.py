@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +10,7 @@ import polars as pl
 
 from divmf.metrics import METRICS
 
-ACCURACY = "accuracy"
+ACCURACY, DIVERSITY = "accuracy", "diversity"
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Point:
     phase         "accuracy", "diversity" or a reranker's name
     epoch         the number of the epoch within the run
     valid, test   metric names and values (see METRICS)
-    knob          the setting that made the point, where there is one
+    knob          the setting that made the point, where there is one: ρ of exposure prices
+    gap           how far prices may be from the optimum, in nats of entropy per recommendation
     """
 
     phase: str
@@ -30,10 +31,20 @@ class Point:
     knob: float | None = None
     loss: float | None = None
     seconds: float | None = None
+    gap: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it: MF, an epoch, a ρ, or the setting of a reranker's knob."""
+        if self.phase == ACCURACY:
+            return "MF itself"
+        if self.knob is None:
+            return f"{self.phase} epoch {self.epoch}"
+        return f"ρ = {self.knob:.4g}" if self.phase == DIVERSITY else f"knob {self.knob:g}"
 
     def to_json(self) -> dict[str, Any]:
         """As the commands print it and the run folder keeps it; what is None is left out."""
-        extra = {name: getattr(self, name) for name in ("knob", "loss", "seconds")}
+        extra = {name: getattr(self, name) for name in ("knob", "loss", "seconds", "gap")}
         return (
             {"phase": self.phase, "epoch": self.epoch}
             # JSON knows no infinity, which is where some knobs are neutral
@@ -77,10 +88,12 @@ class Curve:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """phase, epoch, knob, loss, seconds, valid_ndcg, valid_…, test_ndcg, …: a row a point."""
+        """phase, epoch, knob, loss, seconds, gap, valid_ndcg, valid_…, test_ndcg, …: a row a point."""
         columns: dict[str, Any] = {"phase": [point.phase for point in self.points]}
         columns |= {"epoch": [point.epoch for point in self.points]}
-        columns |= {name: [getattr(point, name) for point in self.points] for name in ("knob", "loss", "seconds")}
+        columns |= {
+            name: [getattr(point, name) for point in self.points] for name in ("knob", "loss", "seconds", "gap")
+        }
         for part in ("valid", "test"):
             rows = [getattr(point, part) for point in self.points]
             names = {name: None for row in rows for name in row}
@@ -98,9 +111,17 @@ class Curve:
 
     @property
     def operating(self) -> tuple[Point, ...]:
-        """The points one may choose: the base, then every point that is not of the accuracy phase."""
+        """The points one may choose: the base, then all that are not of the accuracy phase; prices by their ρ."""
         base = self.base
-        return (base, *(point for point in self.points if point.phase != ACCURACY and point is not base))
+        later = [point for point in self.points if point.phase != ACCURACY and point is not base]
+        if all(point.phase == DIVERSITY and point.knob is not None for point in later):
+            later.sort(key=lambda point: point.knob or 0.0)
+        return (base, *later)
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether it is a curve of prices, whose points are named by their ρ."""
+        return any(point.phase == DIVERSITY and point.knob is not None for point in self.points)
 
     def frontier(self, metric: str = "gini", part: str = "valid") -> "Curve":
         """The operating points that no other equals or beats in both nDCG and the metric, highest nDCG first."""
@@ -146,10 +167,13 @@ class Curve:
         target = sign_of(metric) * value
         return None if target > diversity[-1] else float(np.interp(target, diversity, accuracy))
 
-    def best_within(self, drop: float, metric: str) -> Point:
-        """The operating point with the best value of a metric that loses at most a share of nDCG, on validation."""
-        floor = (1 - drop) * self.base.valid["ndcg"]
-        kept = [point for point in self.operating if point.valid["ndcg"] >= floor]
+    def best_within(self, drop: float, metric: str, ndcg: float | None = None) -> Point:
+        """The operating point with the best value of a metric that loses at most a share of nDCG, on validation.
+
+        ndcg: what is lost from, if it is not the base's; the base where no point keeps enough of it.
+        """
+        floor = (1 - drop) * (self.base.valid["ndcg"] if ndcg is None else ndcg)
+        kept = [point for point in self.operating if point.valid["ndcg"] >= floor] or [self.base]
         return max(kept, key=lambda point: (sign_of(metric) * point.of("valid", metric), point.valid["ndcg"]))
 
     def choose(
@@ -160,6 +184,7 @@ class Curve:
         gini: float | None = None,
         coverage: float | None = None,
         epoch: int | None = None,
+        rho: float | None = None,
     ) -> Point:
         """The operating point by exactly one criterion, read on validation; of points that tie, the earliest.
 
@@ -167,15 +192,16 @@ class Curve:
         gini=g        the highest nDCG among the points with Gini ≤ g
         coverage=c    the highest nDCG among the points with coverage ≥ c
         epoch=e       the point of that epoch
+        rho=r         the point of the prices with that ρ (the nearest there is)
         "knee"        the point of the (nDCG, Gini) frontier farthest above the straight line between the
                       frontier's two ends, both axes scaled to [0, 1]; the end with the higher nDCG if none is
         """
-        asked = {"rule": rule, "ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch}
+        asked = {"rule": rule, "ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
         given = {name: value for name, value in asked.items() if value is not None}
         if len(given) != 1:
             seen = ", ".join(f"{name}={value!r}" for name, value in given.items()) or "nothing"
             raise ValueError(
-                f"choose a point by exactly one of 'knee', ndcg_drop, gini, coverage, epoch; given: {seen}"
+                f"choose a point by exactly one of 'knee', ndcg_drop, gini, coverage, epoch, rho; given: {seen}"
             )
         if rule is not None:
             if rule != "knee":
@@ -183,6 +209,8 @@ class Curve:
             return self.knee
         if epoch is not None:
             return self.of_epoch(epoch)
+        if rho is not None:
+            return self.nearest(rho)
         ((name, share),) = ((name, float(value)) for name, value in given.items())
         if not 0 <= share <= 1:
             raise ValueError(f"{name}={share:g} is not a share; choose 0 to 1, such as 0.05 for five per cent")
@@ -217,6 +245,14 @@ class Curve:
         epochs = [point.epoch for point in later]
         range_of = f", or {min(epochs)} to {max(epochs)}" if epochs else ""
         raise ValueError(f"epoch={epoch} cannot be chosen; choose 0 (before diversifying){range_of}")
+
+    def nearest(self, rho: float) -> Point:
+        """The point of the prices whose ρ is nearest; ρ = 0 is the model before diversifying."""
+        priced = [point for point in self.operating if point.phase == DIVERSITY and point.knob is not None]
+        if not priced or not 0 <= rho < inf:
+            why = "the curve is not one of prices (--method prices)" if not priced else "ρ is a number, 0 or more"
+            raise ValueError(f"rho={rho:g} cannot be chosen: {why}")
+        return self.base if rho == 0 else min(priced, key=lambda point: abs((point.knob or 0.0) - rho))
 
     @property
     def knee(self) -> Point:

@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass as settings
 from scipy import sparse
 
 from divmf.curve import Curve, Point
-from divmf.fitting import fit
+from divmf.fitting import fit, refine
 from divmf.ids import Array
 from divmf.model import MF
 from divmf.runs import Run, read_json, read_model, read_split, versions, write_json, write_model, write_split
@@ -40,7 +40,7 @@ class Recommender:
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {self.point.valid[name]:.4g}" for name in ("ndcg", "coverage", "gini"))
-        return f"Recommender({self.point.phase} epoch {self.point.epoch}; validation {shown})"
+        return f"Recommender({self.point.name}; validation {shown})"
 
     def lists(
         self, k: int | None = None, users: Sequence[Any] | pl.Series | None = None, seen: Seen = "train+valid"
@@ -99,10 +99,10 @@ class Recommender:
 
 @settings(frozen=True, kw_only=True, config=STRICT)
 class DivMF(TrainConfig):
-    """Matrix factorization, first trained for accuracy, then for aggregate diversity (the paper's Algorithm 1).
+    """Matrix factorization, first trained for accuracy, then made diverse: by exposure prices, or as in the paper.
 
-    Its arguments are the settings of `TrainConfig`; `fit` returns self; what was learnt is in `curve`, and
-    `at` chooses a point of it.
+    `DivMF(preset="paper")` is the paper's Algorithm 1. Its arguments are the settings of `TrainConfig`; `fit` returns
+    self; what was learnt is in `curve`, and `at` chooses a point of it.
     """
 
     def fit(self, split: Split, run: str | Path | None = None) -> Self:
@@ -149,11 +149,17 @@ class DivMF(TrainConfig):
 
     def at(
         self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
-        coverage: float | None = None, epoch: int | None = None,
+        coverage: float | None = None, epoch: int | None = None, rho: float | None = None,
     ) -> Recommender:  # fmt: skip
-        """The operating point by one criterion, chosen on validation; see `Curve.choose`."""
-        point = self.curve.choose(rule, ndcg_drop=ndcg_drop, gini=gini, coverage=coverage, epoch=epoch)
+        """The operating point by one criterion, chosen on validation; see `Curve.choose`.
+
+        With prices, points are added to the curve where the criterion is just met.
+        """
         split: Split = self.split_  # type: ignore[attr-defined]
+        asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
+        self.curve.choose(rule, **asked)  # type: ignore[arg-type]  # refuses what cannot be chosen
+        refine(self.run, split, self, **asked)
+        point = self.curve.choose(rule, **asked)  # type: ignore[arg-type]
         return Recommender(self.run.model(point), split, point, self.k)
 
     def recommend(self, users: Sequence[Any] | pl.Series, k: int | None = None) -> tuple[Array, Array]:

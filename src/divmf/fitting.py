@@ -3,16 +3,18 @@
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import torch
 
-from divmf.curve import Curve, Point
+from divmf.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.metrics import Measures, measure
 from divmf.model import MF
-from divmf.runs import Run, restore_optimiser
+from divmf.prices import TOLERANCE, Market, follow
+from divmf.runs import Run, restore_optimiser, write_json
 from divmf.split import Split
-from divmf.topk import TopK, recommend_each
+from divmf.topk import TopK, recommend, recommend_each
 from divmf.training import EPOCHS, TrainConfig, adam, epoch_rng, initial_model
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,8 @@ class Training:
         """Train one more epoch of a phase, measure it, keep it."""
         number, began = self.done(phase) + 1, time.perf_counter()
         rng = epoch_rng(self.config.seed, phase, number)
+        if phase == ACCURACY:
+            self.optimisers[phase].param_groups[0]["lr"] = self.config.rate(number)
         loss = EPOCHS[phase](self.model, self.split.train, self.config, self.optimisers[phase], rng)
         return self.keep(phase, number, loss, time.perf_counter() - began)
 
@@ -81,29 +85,144 @@ def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None) ->
     model = MF(state["users"], state["items"], state["bias"]) if state else start
     if model is None:
         model = initial_model(split.n_users, split.n_items, config)
-    optimisers = {
-        "accuracy": adam(model, config.learning_rate, config.l2),
-        "diversity": adam(model, config.diversity_rate, config.l2),
-    }
+    optimisers = optimisers_of(model, config)
     for phase, optimiser in optimisers.items():
         restore_optimiser(phase, optimiser, state)
-    training = Training(run, split, config, model, optimisers, list(run.curve.points))
+    points = list(run.curve.points)
+    if not any(point.phase == DIVERSITY for point in points):
+        config = tuned(run, split, config)
+    training = Training(run, split, config, model, optimisers, points)
     yield from SCHEDULES[config.schedule](training)
 
 
+def optimisers_of(model: MF, config: TrainConfig) -> dict[str, torch.optim.Adam]:
+    """Adam for each phase. The softmax gradient is exact and holds its own λ, so its squares need less memory."""
+    exact = config.accuracy == "softmax"
+    return {
+        ACCURACY: adam(model, config.rate(1), 0.0 if exact else config.decay, 0.99 if exact else 0.999),
+        DIVERSITY: adam(model, config.diversity_rate, config.decay),
+    }
+
+
 def sequential(training: Training) -> Iterator[Point]:
-    """Algorithm 1: accuracy until validation has converged, its best weights restored, then n_ep diversity epochs."""
+    """Algorithm 1: accuracy until validation has converged, its best weights restored, then the diversity phase."""
     config = training.config
-    if config.accuracy_epochs == 0 and not training.points:
-        yield training.keep("accuracy", 0)
-    while not training.done("diversity") and not converged(training):
-        yield training.epoch("accuracy")
-    if not training.done("diversity"):
+    if config.epochs == 0 and not training.points:
+        yield training.keep(ACCURACY, 0)
+    while not training.done(DIVERSITY) and not converged(training):
+        yield training.epoch(ACCURACY)
+    if config.method == "prices":
+        yield from priced(training)
+        return
+    if not training.done(DIVERSITY):
         training.restore_best()
         if config.carry_adam:
-            carry(training.optimisers["accuracy"], training.optimisers["diversity"])
-    while training.done("diversity") < config.diversity_epochs:
-        yield training.epoch("diversity")
+            carry(training.optimisers[ACCURACY], training.optimisers[DIVERSITY])
+    while training.done(DIVERSITY) < config.diversity_epochs:
+        yield training.epoch(DIVERSITY)
+
+
+# ρ of the first point in spreads of a user's scores, and its growth from point to point
+FIRST_RHO, GROWTH = 0.02, 1.2
+
+
+def priced(training: Training) -> Iterator[Point]:
+    """Exposure prices along increasing ρ, until so much accuracy is lost, or no better lists are found.
+
+    The path is the same whatever points were added beside it: each of its points is solved from the one before.
+    """
+    config, base = training.config, training.curve.base
+    floor = (1 - config.deepest) * base.valid["ndcg"]
+    made = {point.knob: point for point in training.points if point.phase == DIVERSITY}
+    stall, before = Stall(training.run, training.split, config), base
+    # the first point made says where the path began, to the last bit; a model may know nothing and have no spread
+    first = next(iter(made), None) or FIRST_RHO * (stall.market.spread() or 1.0)
+    for number in range(config.diversity_epochs):
+        rho = first * GROWTH**number
+        point = made.get(rho)
+        if point is None:
+            point = stall.point(rho, training.curve, before)
+            training.points.append(point)
+            yield point
+        if ended(point, before, floor):
+            return
+        before = point
+
+
+def ended(point: Point, before: Point, floor: float) -> bool:
+    """Whether nothing worth having lies beyond a point of the prices: too much is lost, or no better lists are found.
+
+    At the far end, where exposure is nearly even, the steps no longer converge; the lists then stay as they were.
+    Twice the tolerance, since once in a while a ρ finds nothing better although the next one does.
+    """
+    stuck = (point.gap or 0.0) > 2 * TOLERANCE and dict(point.valid) == dict(before.valid)
+    return stuck or point.valid["ndcg"] < floor
+
+
+class Stall:
+    """Where points of the prices are made: the market of a run's base model."""
+
+    def __init__(self, run: Run, split: Split, config: TrainConfig) -> None:
+        self.run, self.split, self.config = run, split, config
+        self.base = run.model(run.curve.base)
+        self.market = Market(self.base, split.train.matrix, config.k)
+
+    def point(self, rho: float, curve: Curve, before: Point) -> Point:
+        """Solve for ρ from the point before, measure it, keep it."""
+        began = time.perf_counter()
+        start = None if before.knob is None else (before.knob, self.run.price(before).numpy())
+        found = follow(self.market, rho, self.config.delta, start)
+        seconds = time.perf_counter() - began
+        price = torch.from_numpy(found.price)
+        valid, test = measure_both(replace(self.base, price=price), self.split, self.config.k)
+        number = 1 + max((point.epoch for point in curve.points if point.phase == DIVERSITY), default=0)
+        point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=found.gap)
+        self.run.record_price(point, price)
+        log.info(
+            "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.4f nats from the optimum%s",
+            rho, valid["ndcg"], valid["coverage"], valid["gini"], found.gap,
+            "" if found.converged else f" (not converged in {found.iterations} steps)",
+        )  # fmt: skip
+        return point
+
+
+FINEST = 0.02  # how close neighbouring ρ may come, as a share of the larger one
+
+
+def refine(run: Run, split: Split, config: TrainConfig, **criterion: float | None) -> None:
+    """More points of the prices, between the two where a criterion of `Curve.choose` stops or begins to hold."""
+    ((name, value),) = [(name, value) for name, value in criterion.items() if value is not None] or [("", 0.0)]
+    if config.method != "prices" or name not in ("ndcg_drop", "gini", "coverage", "rho") or not run.curve.has_prices:
+        return
+    stall: Stall | None = None
+    with run.locked():
+        while True:
+            between = float(value) if name == "rho" else rho_between(run.curve, name, float(value))
+            if between is None or any(point.knob == between for point in run.curve.points) or between <= 0:
+                return
+            stall = stall or Stall(run, split, config)
+            curve = run.curve
+            smaller = [point for point in curve.operating if (point.knob or 0.0) < between]
+            stall.point(between, curve, smaller[-1])
+
+
+def rho_between(curve: Curve, name: str, value: float) -> float | None:
+    """The middle of the two neighbouring ρ where the criterion changes; none where it does not, or they are close.
+
+    Losses are noisy, so the last change counts: as in `Curve.choose`, the most diverse point that keeps enough.
+    """
+    base = curve.base.valid["ndcg"]
+
+    def holds(point: Point) -> bool:
+        if name == "ndcg_drop":
+            return point.valid["ndcg"] >= (1 - value) * base
+        return point.valid["gini"] > value if name == "gini" else point.valid["coverage"] < value
+
+    changes = [(one, other) for one, other in pairwise(curve.operating) if holds(one) and not holds(other)]
+    if not changes:
+        return None
+    low, high, first = (point.knob or 0.0 for point in (*changes[-1], curve.of_epoch(1)))
+    return (low + high) / 2 if high - low > FINEST * max(high, first) else None
 
 
 def alternating(training: Training) -> Iterator[Point]:
@@ -120,8 +239,56 @@ SCHEDULES = {"sequential": sequential, "alternating": alternating}
 def converged(training: Training) -> bool:
     """Whether the last `patience` epochs brought no better validation nDCG, or there were enough."""
     epochs = [point.valid["ndcg"] for point in training.points]
+    if training.config.accuracy == "softmax":  # its step size goes to zero, so its end is a choice of its own
+        return len(epochs) >= training.config.epochs
     best = epochs.index(max(epochs)) + 1 if epochs else 0
-    return len(epochs) - best >= training.config.patience or len(epochs) >= training.config.accuracy_epochs
+    return len(epochs) - best >= training.config.patience or len(epochs) >= training.config.epochs
+
+
+TRIAL_EPOCHS, TRIED = 24, (4.0, 8.0, 16.0)
+
+
+def tuned(run: Run, split: Split, config: TrainConfig) -> TrainConfig:
+    """The settings with λ of the softmax loss, chosen on validation by a few short fits if it was not given.
+
+    Doubles or halves from the best so far until both neighbours are worse, then tries half steps.
+    """
+    if config.accuracy != "softmax" or config.l2 is not None or config.epochs == 0:
+        return config
+    if not run.tuned:
+        short, tried = replace(config, accuracy_epochs=min(config.epochs, TRIAL_EPOCHS)), dict[float, float]()
+
+        def best() -> float:
+            return max(tried, key=lambda l2: (tried[l2], -l2))
+
+        def attempt(*l2s: float) -> None:
+            for l2 in l2s:
+                if l2 not in tried:
+                    tried[l2] = trial(split, replace(short, l2=l2))
+                    log.info("λ = %.3g: validation nDCG %.4f after %d epochs", l2, tried[l2], short.epochs)
+
+        attempt(*TRIED)
+        while 0.03 < (centre := best()) < 300 and not {centre / 2, centre * 2} <= set(tried):
+            attempt(centre / 2, centre * 2)
+        attempt(best() * 2**-0.5, best() * 2**0.5)
+        found = {"l2": best(), "tried": [{"l2": l2, "valid_ndcg": ndcg} for l2, ndcg in sorted(tried.items())]}
+        write_json(run.tuned_file, found)
+    return replace(config, l2=float(run.tuned["l2"]))
+
+
+def trial(split: Split, config: TrainConfig) -> float:
+    """The best validation nDCG over the second half of a short fit."""
+    model = initial_model(split.n_users, split.n_items, config)
+    optimiser = optimisers_of(model, config)[ACCURACY]
+    best = 0.0
+    for epoch in range(1, config.epochs + 1):
+        optimiser.param_groups[0]["lr"] = config.rate(epoch)
+        EPOCHS[ACCURACY](model, split.train, config, optimiser, epoch_rng(config.seed, ACCURACY, epoch))
+        if epoch > config.epochs // 2 and (config.epochs - epoch) % 3 == 0:
+            items, scores = recommend(model, split.train.matrix, config.k)
+            found = TopK(items, scores, split.user_ids, split.item_ids)
+            best = max(best, measure(found, split.valid.matrix)["ndcg"])
+    return best
 
 
 def carry(before: torch.optim.Adam, after: torch.optim.Adam) -> None:

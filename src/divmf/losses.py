@@ -21,6 +21,14 @@ def mse(positive: Tensor, negative: Tensor) -> Tensor:
 ACCURACY_LOSSES = {"bpr": bpr, "mse": mse}
 
 
+def softmax(scores: Tensor, rows: Tensor, met: Tensor) -> Tensor:
+    """L_soft: −Σ log softmax(R̂_u)_i over the pairs (row, item met): each user's next item out of all of them.
+
+    Ours: not in the paper. Its gradient in the scores is n_u·S_u − Y_u.
+    """
+    return -scores.log_softmax(dim=1)[rows, met].sum()
+
+
 def log_mass(scores: Tensor, kept: Tensor, log_z: Tensor | None = None) -> Tensor:
     """log t_ui of the kept entries, Sec. 3.2.1: S_u = softmax(R̂_u) over all items, T_u = top(S_u, m).  (rows, m)
 

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from divmf.ids import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,11 +17,13 @@ class MF:
     users   (n_users, dim)
     items   (n_items, dim)
     bias    (n_items,): zero in the paper's model
+    price   (n_items,): what an item costs where lists are chosen (see `divmf.prices`); none in most models
     """
 
     users: Tensor
     items: Tensor
     bias: Tensor
+    price: Tensor | None = None
 
     @classmethod
     def random(cls, n_users: int, n_items: int, dim: int, generator: torch.Generator, std: float = 0.01) -> Self:
@@ -44,11 +49,24 @@ class MF:
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters by name, as they are written to disk."""
-        return {"users": self.users, "items": self.items, "bias": self.bias}
+        own = {"users": self.users, "items": self.items, "bias": self.bias}
+        return own if self.price is None else own | {"price": self.price}
+
+    @property
+    def offset(self) -> Tensor:
+        """What is added to u·v_i where lists are chosen: b_i − p_i.  (n_items,)"""
+        return self.bias if self.price is None else self.bias - self.price
 
     def scores(self, rows: slice | Tensor) -> Tensor:
-        """R̂ of some users: r̂_ui = u·v_i + b_i.  (rows, n_items)"""
-        return torch.addmm(self.bias, self.users[rows], self.items.T)
+        """What some users' lists are chosen by: r̂_ui − p_i, with r̂_ui = u·v_i + b_i.  (rows, n_items)"""
+        return torch.addmm(self.offset, self.users[rows], self.items.T)
+
+    def factors(self) -> tuple[Array, Array]:
+        """User and item vectors for any library that serves dot products: bias and price are one more dimension."""
+        users, items = self.users.detach().cpu().numpy(), self.items.detach().cpu().numpy()
+        ones = np.ones((len(users), 1), dtype=users.dtype)
+        offset = self.offset.detach().cpu().numpy().astype(items.dtype)[:, None]
+        return np.hstack([users, ones]), np.hstack([items, offset])
 
     def copy(self) -> Self:
         """The same numbers in new memory, cut off from any gradient."""

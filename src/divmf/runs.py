@@ -4,7 +4,8 @@ config.json            settings, seed, versions, fingerprint of the data
 ids.parquet            what the user and item numbers stand for
 interactions.parquet   the split, by number
 epochs.jsonl           a line an epoch: its point of the curve
-points/NNN.safetensors the weights of diversity epoch NNN; 000 is the model before diversifying
+points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's prices; 000 is the model before diversifying
+tuned.json             settings chosen on validation, and what was tried
 state.safetensors      weights and optimiser after the last epoch, to resume from
 picked.json            the operating point chosen
 """
@@ -16,7 +17,7 @@ import os
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from divmf.curve import Curve, Point
+from divmf.curve import ACCURACY, Curve, Point
 from divmf.interactions import Interactions
 from divmf.model import MF
 from divmf.split import PARTS, Split
@@ -35,6 +36,8 @@ from divmf.training import TrainConfig
 
 # a run may be taken up again with other values of these: they say how far it goes, not what it is
 EXTENDABLE = ("diversity_epochs",)
+# what runs did that were made before there was a choice
+BEFORE_PRICES = {"method": "divmf"}
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
 OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
 
@@ -101,7 +104,7 @@ class Run:
     @property
     def config(self) -> TrainConfig:
         """The settings the run was made with."""
-        return TrainConfig(**read_json(self.config_file)["settings"])
+        return TrainConfig(**BEFORE_PRICES | read_json(self.config_file)["settings"])
 
     @property
     def split(self) -> Split:
@@ -123,15 +126,40 @@ class Run:
 
     def model(self, point: Point) -> MF:
         """The model of a point of the curve that one may choose."""
-        return read_model(self.weights_file(point))
+        if point.phase == ACCURACY or point.knob is None:
+            return read_model(self.weights_file(point))
+        return replace(read_model(self.folder / "points" / "000.safetensors"), price=self.price(point))
+
+    def price(self, point: Point) -> Tensor:
+        """The prices of a point.  (n_items,)"""
+        return read_tensors(self.weights_file(point))["price"]
+
+    def record_price(self, point: Point, price: Tensor) -> None:
+        """Keep a point of the prices: they are all it adds to the model before diversifying, and nothing resumes."""
+        write_tensors(self.weights_file(point), {"price": price})
+        self.append(point)
+
+    def append(self, point: Point) -> None:
+        """A line in the log."""
+        with self.log_file.open("a") as file:
+            file.write(json.dumps(point.to_json()) + "\n")
+
+    @property
+    def tuned_file(self) -> Path:
+        """Where the settings chosen on validation are."""
+        return self.folder / "tuned.json"
+
+    @property
+    def tuned(self) -> dict[str, Any]:
+        """The settings chosen on validation, and what was tried; empty if nothing was."""
+        return dict(read_json(self.tuned_file)) if self.tuned_file.exists() else {}
 
     def record(self, curve: Curve, model: MF, optimisers: Mapping[str, Any]) -> None:
         """Keep the last point of the curve: its weights if it may be chosen, its line, then the state."""
         point = curve.points[-1]
         if point.phase != "accuracy" or curve.base is point:
             write_model(self.weights_file(point), model)
-        with self.log_file.open("a") as file:
-            file.write(json.dumps(point.to_json()) + "\n")
+        self.append(point)
         state = model.tensors() | optimiser_tensors(optimisers)
         write_tensors(self.state_file, state, {"epochs": str(len(curve.points))})
 
@@ -146,9 +174,10 @@ class Run:
         except (SafetensorError, KeyError, TypeError) as error:
             raise damaged(self.state_file, error) from error
         lines = self.log_file.read_text().splitlines(keepends=True)
-        if len(lines) > epochs:
+        kept = lines[:epochs] + [line for line in lines[epochs:] if is_price(line)]
+        if len(lines) > len(kept):
             with replacing(self.log_file) as temporary:
-                temporary.write_text("".join(lines[:epochs]))
+                temporary.write_text("".join(kept))
         return load_file(self.state_file)
 
     @contextmanager
@@ -185,11 +214,19 @@ class Run:
         return Point.from_json(read_json(path))
 
 
+def is_price(line: str) -> bool:
+    """Whether a line of the log is a whole point of the prices, which stands without a state to resume from."""
+    try:
+        return line.endswith("\n") and "knob" in json.loads(line)
+    except json.JSONDecodeError:
+        return False
+
+
 def check_same(run: Run, asked: Mapping[str, Any]) -> None:
     """An existing run is taken up again only with the same data and settings."""
     there = read_json(run.config_file)
     try:
-        data, settings = there["data"], there["settings"]
+        data, settings = there["data"], BEFORE_PRICES | there["settings"]
     except (KeyError, TypeError) as error:
         raise damaged(run.config_file, error) from error
     if data["fingerprint"] != asked["data"]["fingerprint"]:
@@ -338,12 +375,17 @@ def write_model(path: Path, model: MF) -> None:
     write_tensors(path, model.tensors())
 
 
-def read_model(path: Path) -> MF:
-    """Read the parameters of a model."""
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read what `write_tensors` wrote."""
     if not path.exists():
         raise ValueError(f"{path} is missing: the weights of this point were not kept; train again")
     try:
-        tensors = load_file(path)
+        return load_file(path)
     except SafetensorError as error:
         raise damaged(path, error) from error
-    return MF(tensors["users"], tensors["items"], tensors["bias"])
+
+
+def read_model(path: Path) -> MF:
+    """Read the parameters of a model."""
+    tensors = read_tensors(path)
+    return MF(tensors["users"], tensors["items"], tensors["bias"], tensors.get("price"))

@@ -16,6 +16,7 @@ from divmf.interactions import Interactions
 from divmf.model import MF
 from divmf.select import fill_seen, top
 from divmf.tables import find_column, read_table, to_polars
+from divmf.threads import in_parts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -271,14 +272,49 @@ def recommend(model: MF, seen: sparse.csr_array, k: int, rows: Array | None = No
 def recommend_each(
     model: MF, seen: list[sparse.csr_array], k: int, rows: Array | None = None
 ) -> list[tuple[Array, Array]]:
-    """As `recommend`, once for each matrix of seen items, scoring only once; each must hold all of the one before."""
+    """As `recommend`, once for each matrix of seen items, scoring only once; each must hold all of the one before.
+
+    Where items have prices, those decide who is in the list, and the scores without them in which order.
+    """
     rows = np.arange(model.n_users) if rows is None else rows
     results = [(np.empty((len(rows), k), dtype=np.int32), np.empty((len(rows), k), dtype=np.float32)) for _ in seen]
+    on_cpu = model.users.device.type == "cpu" and model.users.dtype == torch.float32
+    (top_by_kernel if on_cpu else top_by_blocks)(model, seen, rows, results)
+    return results if model.price is None else [by_score(*found, model.price.cpu().numpy()) for found in results]
+
+
+def top_by_blocks(model: MF, seen: list[sparse.csr_array], rows: Array, results: list[tuple[Array, Array]]) -> None:
+    """Fill the lists of some users, on any device."""
     for block in blocks(len(rows), model.n_items):
         chosen = rows[block]
         scores = model.scores(torch.tensor(chosen, device=model.users.device))  # (block, n_items)
         for matrix, (items, kept) in zip(seen, results, strict=True):
             fill_seen(scores, chosen, matrix, -np.inf)
-            best, best_scores = top(scores, k)
+            best, best_scores = top(scores, kept.shape[1])
             items[block], kept[block] = best.cpu().numpy(), best_scores.cpu().numpy()
-    return results
+
+
+def top_by_kernel(model: MF, seen: list[sparse.csr_array], rows: Array, results: list[tuple[Array, Array]]) -> None:
+    """As `top_by_blocks`, compiled for the CPU."""
+    from divmf.kernels.rows import rows_at_once, top_part
+
+    users = np.ascontiguousarray(model.users.detach().numpy())
+    items_t = np.ascontiguousarray(model.items.detach().numpy().T)
+    tables = (
+        tuple(matrix.indptr for matrix in seen), tuple(matrix.indices for matrix in seen), np.asarray(rows),
+    )  # fmt: skip
+    found = tuple(items for items, _ in results), tuple(scores for _, scores in results)
+    offset = model.offset.detach().numpy()
+
+    def part(first: int, last: int) -> None:
+        at_once = rows_at_once(last - first, model.n_items)
+        top_part(users, items_t, offset, *tables, first, last, at_once, *found)
+
+    in_parts(part, len(rows))
+
+
+def by_score(items: Array, scores: Array, price: Array) -> tuple[Array, Array]:
+    """Lists chosen after prices, in the order of their scores before prices."""
+    scores = np.where(items >= 0, scores + price[items], -np.inf).astype(np.float32)
+    best_first = np.argsort(-scores, axis=1, kind="stable")
+    return np.take_along_axis(items, best_first, axis=1), np.take_along_axis(scores, best_first, axis=1)

@@ -18,6 +18,7 @@ from divmf.interactions import Interactions
 from divmf.model import MF
 from divmf.sampling import draw_key, slabs, submatrices
 from divmf.select import fill_seen, top
+from divmf.softmax import softmax_gradient
 from divmf.topk import BLOCK_SCORES, blocks
 from divmf.unmask import kept_items
 
@@ -25,8 +26,15 @@ from divmf.unmask import kept_items
 UNREACHABLE = -1e9
 
 PRESETS: dict[str, dict[str, object]] = {
-    "paper": {},
-    "release": {"k": 10, "mask_seen": False, "blocks": "release", "carry_adam": True},
+    "paper": {"accuracy": "bpr", "method": "divmf"},
+    "release": {
+        "accuracy": "bpr",
+        "method": "divmf",
+        "k": 10,
+        "mask_seen": False,
+        "blocks": "release",
+        "carry_adam": True,
+    },
 }
 
 
@@ -47,15 +55,31 @@ class TrainConfig:
     )
     k: int = Field(default=5, ge=1, description="length of a recommendation list")
     dim: int = Field(default=32, ge=1, le=4096, description="length of a user's and an item's vector")
-    accuracy: Literal["bpr", "mse"] = Field(default="bpr", description="loss of the accuracy phase")
+    accuracy: Literal["bpr", "softmax", "mse"] = Field(
+        default="softmax", description="loss of the accuracy phase; bpr is the paper's"
+    )
+    method: Literal["divmf", "prices"] = Field(
+        default="prices", description="what makes the curve: the paper's diversity phase, or exposure prices"
+    )
     negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
     batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
-    learning_rate: float = Field(default=0.001, gt=0, le=1, description="Adam's step size in the accuracy phase")
-    l2: float = Field(default=0.0001, ge=0, le=1, description="L2 regularization, added to the gradient")
-    patience: int = Field(
-        default=10, ge=1, description="accuracy epochs without a better validation nDCG before it has converged"
+    learning_rate: float | None = Field(
+        default=None, gt=0, le=1, description="Adam's step size in the accuracy phase; none: 0.001, for softmax 0.15"
     )
-    accuracy_epochs: int = Field(default=200, ge=0, description="accuracy epochs at the most")
+    l2: float | None = Field(
+        default=None,
+        ge=0,
+        le=10_000,
+        description="L2 regularization λ, added to the gradient; none: 0.0001, for softmax chosen on validation",
+    )
+    patience: int = Field(
+        default=10,
+        ge=1,
+        description="accuracy epochs without a better validation nDCG before it has converged; softmax runs to its end",
+    )
+    accuracy_epochs: int | None = Field(
+        default=None, ge=0, description="accuracy epochs at the most; none: 200, for softmax 60"
+    )
     unmask: int = Field(default=100, ge=0, description="n, extra items kept in T for each user (Sec. 3.3.2)")
     unmask_policy: Literal["top", "random", "none"] = Field(
         default="top", description="which extra items are kept in T"
@@ -76,7 +100,13 @@ class TrainConfig:
     )
     diversity_rate: float = Field(default=0.001, gt=0, le=1, description="Adam's step size in the diversity phase")
     diversity_epochs: int = Field(
-        default=200, ge=0, description="n_ep, epochs of the diversity phase: points of the curve"
+        default=200, ge=0, description="n_ep, epochs of the diversity phase: points of the curve (prices: at most)"
+    )
+    delta: float = Field(
+        default=0.03, gt=0, le=100, description="δ of the prices ρ·log(f + δ): the smaller, the more coverage counts"
+    )
+    deepest: float = Field(
+        default=0.4, gt=0, le=1, description="prices: the curve ends where so much validation nDCG is lost"
     )
     schedule: Literal["sequential", "alternating"] = Field(
         default="sequential", description="Algorithm 1, or epochs in turn (Q3)"
@@ -99,7 +129,26 @@ class TrainConfig:
         """A diversity phase needs at least one of its regularizers."""
         if not (self.reg_cov or self.reg_skew) and self.diversity_epochs:
             raise ValueError("reg_cov and reg_skew are both off: nothing is left to train in the diversity phase")
+        if self.schedule == "alternating" and (self.method == "prices" or self.accuracy == "softmax"):
+            raise ValueError("the alternating schedule is the paper's; set accuracy to bpr or mse, and method to divmf")
         return self
+
+    @property
+    def epochs(self) -> int:
+        """Accuracy epochs at the most."""
+        given = self.accuracy_epochs
+        return (60 if self.accuracy == "softmax" else 200) if given is None else given
+
+    @property
+    def decay(self) -> float:
+        """L2 regularization of sampled losses and of the diversity phase."""
+        return 0.0001 if self.l2 is None or self.accuracy == "softmax" else self.l2
+
+    def rate(self, epoch: int) -> float:
+        """Adam's step size in an accuracy epoch: constant, or for softmax half a cosine down to zero."""
+        if self.accuracy == "softmax":
+            return (self.learning_rate or 0.15) * (1 + math.cos(math.pi * (epoch - 1) / max(1, self.epochs))) / 2
+        return self.learning_rate or 0.001
 
 
 def epoch_rng(seed: int, phase: str, epoch: int) -> np.random.Generator:
@@ -113,19 +162,24 @@ def initial_model(n_users: int, n_items: int, config: TrainConfig) -> MF:
     return MF.random(n_users, n_items, config.dim, torch.Generator().manual_seed(draw_key(rng)))
 
 
-def adam(model: MF, learning_rate: float, l2: float) -> torch.optim.Adam:
-    """Adam over both tables of vectors, as the paper sets it."""
+def adam(model: MF, learning_rate: float, l2: float, beta: float = 0.999) -> torch.optim.Adam:
+    """Adam over both tables of vectors, as the paper sets it; beta: how long it remembers squared gradients."""
     for table in (model.users, model.items):
         table.requires_grad_()
     return torch.optim.Adam(
-        [model.users, model.items], lr=learning_rate, betas=(0.9, 0.999), weight_decay=l2, fused=True
+        [model.users, model.items], lr=learning_rate, betas=(0.9, beta), weight_decay=l2, fused=True
     )
 
 
 def accuracy_epoch(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Adam, rng: np.random.Generator
 ) -> float:
-    """One pass over the interactions with sampled negatives; the mean loss of a pair."""
+    """One pass over the interactions with sampled negatives, or one step of the full softmax; the mean loss."""
+    if config.accuracy == "softmax":
+        assert config.l2 is not None, "chosen before training"
+        loss = softmax_gradient(model, train.matrix, config.l2)
+        optimiser.step()
+        return check(loss / len(train), "accuracy")
     steps = compiled_steps if model.users.device.type == "cpu" else steps_by_autograd
     size = max(1, config.batch // config.negatives)
     total = sum(steps(model, config, optimiser, size, slab) for slab in slabs(train, size, config.negatives, rng))
@@ -246,11 +300,50 @@ def diversity_gradient(
     The gradient of −Σ_i log(c_i + ε) equals that of −Σ_u Σ_i t_ui / (c_i + ε) with c held constant. So pass 1 sums the
     column mass c over chunks of users, and pass 2 finds each chunk's gradient on its own.
     """
+    lengths = Lengths.of(config, model.n_items, model.n_items if items is None else len(items))
+    best_only = config.unmask_policy == "top" or (lengths.extra == 0 and lengths.skewed <= lengths.listed)
+    fits = len(users) * (lengths.listed + lengths.extra) <= REMEMBERED
+    if model.users.device.type == "cpu" and model.users.dtype == torch.float32 and best_only and fits:
+        return gradient_by_kernel(model, users, items, seen, config, lengths)
+    return gradient_by_chunks(model, users, items, seen, config, lengths, key, block_scores)
+
+
+def gradient_by_kernel(
+    model: MF, users: Array, items: Array | None, seen: sparse.csr_array, config: TrainConfig, lengths: Lengths
+) -> float:
+    """As `gradient_by_chunks`, compiled for the CPU, where T keeps the best items of each user and no others."""
+    from divmf.kernels.diversity import Block, gradient_of
+
+    columns = slice(None) if items is None else items
+    rows = slice(None) if len(users) == model.n_users else users
+    vectors = np.ascontiguousarray(model.items.detach().numpy()[columns])
+    met = sparse.csr_array((len(users), len(vectors)))
+    if config.mask_seen:
+        met = seen if len(users) == model.n_users else seen[users]
+        met = met if items is None else met[:, items]
+    block = Block(
+        np.ascontiguousarray(model.users.detach().numpy()[rows]), vectors, np.ascontiguousarray(vectors.T),
+        np.ascontiguousarray(model.bias.numpy()[columns]), met.indptr, met.indices, np.float32(UNREACHABLE),
+    )  # fmt: skip
+    width = lengths.listed + lengths.extra
+    n_skewed = min(lengths.skewed, width) if config.reg_skew else 0
+    total, *found = gradient_of(block, width, n_skewed, config.eps if config.reg_cov else None)
+    check(total, "diversity")
+    for table, places, gradient in zip((model.users, model.items), (rows, columns), found, strict=True):
+        table.grad = torch.zeros_like(table)
+        table.grad.numpy()[places] = gradient
+    return total
+
+
+def gradient_by_chunks(
+    model: MF, users: Array, items: Array | None, seen: sparse.csr_array, config: TrainConfig, lengths: Lengths,
+    key: int, block_scores: int,
+) -> float:  # fmt: skip
+    """The same on any device, in any precision and with any items kept: what the kernel must equal."""
     vectors, bias, met = model.items.detach(), model.bias, seen
     if items is not None:
         columns = torch.from_numpy(items).to(model.items.device)
         vectors, bias, met = vectors[columns], bias[columns], seen[users][:, items]
-    lengths = Lengths.of(config, model.n_items, len(vectors))
     user_gradient, item_gradient = torch.zeros_like(model.users), torch.zeros_like(vectors)
     mass = vectors.new_zeros(len(vectors)) if config.reg_cov else None
     width = lengths.listed + lengths.extra

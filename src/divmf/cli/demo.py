@@ -10,7 +10,7 @@ import typer
 from divmf.cli import app
 from divmf.cli.console import Out
 from divmf.cli.options import command
-from divmf.cli.train import SHOWN, train_run
+from divmf.cli.train import SHOWN, choose, train_run
 
 # large enough to show the effect, small enough for a minute on two cores
 USERS, ITEMS, INTERACTIONS = 2000, 1000, 60_000
@@ -38,7 +38,7 @@ def demo(
     split, config = data.leave_one_out(seed), TrainConfig(seed=seed)
     out.note(f"a marketplace of {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")
     run = train_run(out, output / "run", split, config, "synthetic")
-    picked, curve = run.pick(ndcg_drop=LOSS), run.curve
+    picked, curve = choose(run, split, ndcg_drop=LOSS), run.curve
     chosen = {
         name: Recommender(run.model(point), split, point, config.k)
         for name, point in (("MF", curve.base), ("DivMF", picked))
@@ -50,7 +50,7 @@ def demo(
         f"divmf demo -o {output} --seed {seed}", rivals,
         valid_lists={name: each.lists(seen="train") for name, each in chosen.items()}, run=run.folder,
     )  # fmt: skip
-    points = {"MF, accuracy only": curve.base, "DivMF": picked}
+    points = {"MF, accuracy only": curve.base, f"divmf, {config.method}": picked}
     points |= {name: found.best_within(LOSS, "gini") for name, found in rivals.items()}
     out.table(
         f"on the test items, k = {config.k}; everything but MF at {LOSS:.0%} validation nDCG loss",

@@ -16,6 +16,7 @@ def doctor(out: Out) -> None:
 
     from divmf.datasets import data_directory
     from divmf.runs import versions
+    from divmf.threads import threads
 
     directory = data_directory()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else None
@@ -23,6 +24,7 @@ def doctor(out: Out) -> None:
         **versions(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
+        "threads": threads(),
         "torch threads": torch.get_num_threads(),
         "numba threads": numba.get_num_threads(),
         "cuda": torch.cuda.is_available(),

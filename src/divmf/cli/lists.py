@@ -36,7 +36,7 @@ def recommend(
     wanted = None if users is None else read_users(users, chosen.split.train)
     lists = chosen.lists(k, wanted, seen)  # type: ignore[arg-type]
     write_table(lists.frame, output)
-    out.say(f"wrote {output}: {len(lists):,} lists of {lists.width} ({chosen.point.phase} epoch {chosen.point.epoch})")
+    out.say(f"wrote {output}: {len(lists):,} lists of {lists.width} ({chosen.point.name})")
     out.result({"output": str(output), "users": len(lists), "k": lists.width, "epoch": chosen.point.epoch})
 
 

@@ -106,8 +106,12 @@ def compare(
     candidates: Annotated[int, typer.Option(help="Items of each user that the rerankers may choose from.")] = 100,
     methods: Annotated[str | None, typer.Option(help="Only these rerankers, separated by commas.")] = None,
     losses: Annotated[str, typer.Option(help="Shares of nDCG to give up, separated by commas.")] = "1%,5%,10%,20%",
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(help="Another run that diversifies the same MF, such as by the paper's method; may be repeated."),
+    ] = None,
 ) -> None:
-    """Every reranker's curve beside DivMF's on the same MF model, at matched nDCG loss, with 95% intervals.
+    """Every reranker's curve beside the run's own on the same MF model, at matched nDCG loss, with 95% intervals.
 
     Knobs are chosen on validation; what is printed is the test.
     """
@@ -127,13 +131,15 @@ def compare(
     curves, drawn = {}, {}
     split = opened.split
     base = None
-    with out.progress("comparing", len(names) + 1) as bar:
-        for number, rival in enumerate(rivals(opened, candidates, names), 1):
+    others = [Run.open(other) for other in also or []]
+    n_rivals = len(names) + 1 + len(others)
+    with out.progress("comparing", n_rivals) as bar:
+        for number, rival in enumerate(rivals(opened, candidates, names, also=others), 1):
             base = rival.lists(rival.curve.base) if base is None else base
             rows += matched(rival, base, split, shares)
             curves[rival.name] = rival.curve
             drawn[rival.name] = rival.drawn
-            bar.update(rival.name, number, len(names) + 1, {"seconds": rival.seconds})
+            bar.update(rival.name, number, n_rivals, {"seconds": rival.seconds})
     table = table_of(rows)
     for ending in ("parquet", "csv"):
         write_table(table, output / f"matched.{ending}")

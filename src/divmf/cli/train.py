@@ -12,8 +12,8 @@ from divmf.cli.options import command
 from divmf.training import TrainConfig
 
 MAIN_FLAGS = (
-    "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy", "preset",
-    "seed",
+    "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy",
+    "method", "preset", "seed",
 )  # fmt: skip
 SHOWN = ("ndcg", "hit", "coverage", "entropy", "gini")
 
@@ -36,7 +36,7 @@ def train(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Train for accuracy, then for diversity; the run folder holds every point of the curve.
+    """Train for accuracy, then make the whole curve from accurate to diverse; the run folder holds every point.
 
     Interrupted, the same command goes on where it stopped. Example:
 
@@ -47,15 +47,16 @@ def train(
         raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
     split = load_split(out, data, k_core, config.seed, Columns(user, item, time, query, split_column))
     run = train_run(out, output, split, config, data)
-    picked = run.pick(ndcg_drop=drop) if pick or not run.has_pick else run.picked  # a choice of the user's stands
+    picked = (
+        run.picked if run.has_pick and not pick else choose(run, split, ndcg_drop=drop)
+    )  # a choice of theirs stands
     base = run.curve.base
     out.table(
         f"{output}: before and after, on the test items (k = {config.k})",
         ["", *SHOWN],
         [
             ["MF (accuracy only)", *(base.test[name] for name in SHOWN)],
-            ["picked: MF itself" if picked.phase == "accuracy" else f"picked: diversity epoch {picked.epoch}",
-             *(picked.test[name] for name in SHOWN)],
+            [f"picked: {picked.name}", *(picked.test[name] for name in SHOWN)],
         ],
     )  # fmt: skip
     out.say(f"\nnext: divmf curve {output} · divmf recommend {output} -o lists.parquet")
@@ -66,8 +67,18 @@ def train(
             "diversity_epochs": sum(point.phase == "diversity" for point in run.curve.points),
             "base": base.to_json(),
             "picked": picked.to_json(),
+            "tuned": run.tuned,
         }
     )
+
+
+def choose(run: Any, split: Any, rule: str | None = None, **criterion: float | None) -> Any:
+    """Pick the operating point of a run; with prices, where the criterion is just met."""
+    from divmf.fitting import refine
+
+    run.curve.choose(rule, **criterion)  # refuses what cannot be chosen before anything is computed
+    refine(run, run.split if split is None else split, run.config, **criterion)
+    return run.pick(rule, **criterion)
 
 
 def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: str) -> Any:
@@ -82,9 +93,11 @@ def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: s
     try:
         with out.progress("accuracy", None) as bar:
             for point in fit(run, split, config):
-                of = config.diversity_epochs if point.phase == "diversity" else None
-                figures = {"loss": point.loss or 0.0, "nDCG": point.valid["ndcg"], "Gini": point.valid["gini"]}
-                bar.update(point.phase, point.epoch, of, figures)
+                of = None if point.phase == "accuracy" or point.knob else config.diversity_epochs
+                first = {"loss": point.loss or 0.0} if point.knob is None else {"ρ": point.knob}
+                bar.update(point.phase, point.epoch, of, first | {
+                    "nDCG": point.valid["ndcg"], "Gini": point.valid["gini"],
+                })  # fmt: skip
     except KeyboardInterrupt:
         out.note(f"\nstopped; {len(run.curve)} epochs are kept in {output}. The same command goes on from there.")
         raise
@@ -117,7 +130,7 @@ def curve(
     chosen = [point for number, point in enumerate(points) if number % step == 0 or number == len(points) - 1]
     parts = [("valid", "ndcg"), ("valid", "coverage"), ("valid", "gini"), *(("test", name) for name in SHOWN)]
     rows = [
-        ["MF" if point.phase == "accuracy" else f"{point.phase} {point.epoch}",
+        ["MF" if point.phase == "accuracy" else point.name if point.knob else f"{point.phase} {point.epoch}",
          *(getattr(point, part)[name] for part, name in parts)]
         for point in chosen
     ]  # fmt: skip
@@ -152,24 +165,27 @@ def pick(
         str | None, typer.Option(help="Most accurate point that covers at least this, such as 80%.")
     ] = None,
     epoch: Annotated[int | None, typer.Option(help="This diversity epoch; 0 is MF itself.")] = None,
+    rho: Annotated[float | None, typer.Option(help="These prices (--method prices), solved for just this ρ.")] = None,
     knee: Annotated[bool, typer.Option("--knee", help="Where the curve bends.")] = False,
 ) -> None:
     """Choose the operating point of a run, on validation, for `divmf recommend` and `divmf serve`."""
     from divmf.runs import Run
 
     opened = Run.open(run)
-    point = opened.pick(
+    point = choose(
+        opened,
+        None,
         "knee" if knee else None,
         ndcg_drop=None if ndcg_drop is None else positive_share(ndcg_drop, "--ndcg-drop"),
         gini=gini,
         coverage=None if coverage is None else positive_share(coverage, "--coverage"),
         epoch=epoch,
+        rho=rho,
     )
     base = opened.curve.base
     lost = 1 - point.valid["ndcg"] / base.valid["ndcg"] if base.valid["ndcg"] else 0.0
-    name = "MF itself" if point.phase == "accuracy" else f"{point.phase} epoch {point.epoch}"
     change = f"{lost:.1%} of validation nDCG given up" if lost >= 0 else f"{-lost:.1%} more validation nDCG"
-    out.say(f"picked {name}: {change}")
+    out.say(f"picked {point.name}: {change}")
     rows = [
         [f"{metric}", base.valid[metric], point.valid[metric], base.test[metric], point.test[metric]]
         for metric in SHOWN

@@ -1,4 +1,4 @@
-"""Every reranker beside DivMF, on the same MF model's lists, at matched nDCG loss.
+"""Every reranker beside prices or DivMF, on the same MF model's lists, at matched nDCG loss.
 
 The knob of each method is chosen on validation, separately for each metric and loss; what is reported is the test.
 """
@@ -14,6 +14,7 @@ import polars as pl
 
 from divmf.curve import Curve, Point
 from divmf.estimator import Recommender
+from divmf.fitting import refine
 from divmf.metrics import Estimate, compare, evaluate, measure
 from divmf.rerank import METHODS, Method
 from divmf.rerank.sweep import sweep_points, unseen
@@ -47,16 +48,36 @@ def one_line(curve: Curve) -> Curve:
     return Curve((curve.base, *(point for point in curve.frontier("gini").points if point is not curve.base)))
 
 
-def rivals(run: Run, width: int = 100, methods: Sequence[str] | None = None, seed: int = 0) -> Iterator[Rival]:
-    """DivMF's curve of the run, then each reranker's on the `width` best candidates of the run's MF."""
+NAMES = {"divmf": "DivMF", "prices": "prices"}
+
+
+def rivals(
+    run: Run, width: int = 100, methods: Sequence[str] | None = None, seed: int = 0, also: Sequence[Run] = ()
+) -> Iterator[Rival]:
+    """The run's own curve, then each reranker's on the `width` best candidates of the run's MF.
+
+    also: runs that diversify the same MF with another method (see `divmf.diversify`)
+    """
     split, config, curve = run.split, run.config, run.curve
     base = Recommender(run.model(curve.base), split, curve.base, config.k)
-    own = lambda point: Recommender(run.model(point), split, point, config.k).lists()  # noqa: E731
-    spent = sum(point.seconds or 0.0 for point in curve.points if point.phase == "diversity")
-    yield Rival("DivMF", Curve(curve.operating), own, spent)
+    for each in (run, *also):
+        yield own_rival(each, split)
     candidates = base.lists(min(width, split.n_items), seen="train")
     for name in METHODS if methods is None else methods:
         yield rival_of(METHODS[name], candidates, split, config.k, seed)
+
+
+def own_rival(run: Run, split: Split) -> Rival:
+    """The curve of a run; prices get points where the losses of interest are crossed, as the rerankers do."""
+    for loss in LOSSES:
+        refine(run, split, run.config, ndcg_drop=loss)
+    curve, k = run.curve, run.config.k
+    spent = sum(point.seconds or 0.0 for point in curve.points if point.phase == "diversity")
+
+    def lists(point: Point) -> TopK:
+        return Recommender(run.model(point), split, point, k).lists()
+
+    return Rival(NAMES[run.config.method], Curve(curve.operating), lists, spent)
 
 
 def rival_of(method: Method, candidates: TopK, split: Split, k: int, seed: int) -> Rival:

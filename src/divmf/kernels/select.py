@@ -71,7 +71,7 @@ def _guess(row: Array, best_items: Array, best_scores: Array) -> Any:
 
 
 @njit(cache=True)
-def _largest_of_row(row: Array, best_items: Array, best_scores: Array) -> None:
+def largest_of_row(row: Array, best_items: Array, best_scores: Array) -> None:
     """Fill the two arrays with the row's largest scores, best first; −1 and −inf where the row has too few.
 
     Most of the work is moving entries in and out of the heap while its worst is still low, so the scan of a wide
@@ -95,7 +95,7 @@ def _largest_of_row(row: Array, best_items: Array, best_scores: Array) -> None:
 def largest(scores: Array, items: Array, kept_scores: Array) -> None:
     """For each row of scores (rows, n): the best `width` items and their scores, into arrays (rows, width)."""
     for row in prange(scores.shape[0]):
-        _largest_of_row(scores[row], items[row], kept_scores[row])
+        largest_of_row(scores[row], items[row], kept_scores[row])
 
 
 @njit(cache=True, parallel=True)

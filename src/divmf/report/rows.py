@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from divmf.curve import Curve, Point, sign_of
+from divmf.curve import ACCURACY, Curve, Point, sign_of
 from divmf.ids import Array
 from divmf.metrics import METRICS
 
@@ -50,7 +50,7 @@ def point_row(name: str, point: Point, metrics: Sequence[str], part: str) -> Row
 
 def point_name(point: Point) -> str:
     """What a point is called where people read it."""
-    return f"{point.phase} epoch {point.epoch}" if point.knob is None else f"knob {point.knob:g}"
+    return f"accuracy epoch {point.epoch}" if point.phase == ACCURACY else point.name
 
 
 def in_view(rows: Sequence[Row]) -> list[Row]:
@@ -61,12 +61,14 @@ def in_view(rows: Sequence[Row]) -> list[Row]:
 
 
 def training_rows(curve: Curve, metrics: Sequence[str], part: str) -> list[Row]:
-    """Every point of a run in the order it was made, those that one may not choose too."""
-    base = curve.base
+    """Every point of a run in the order it was made (prices: of their ρ), those that one may not choose too."""
+    base, points = curve.base, list(curve.points)
+    if curve.has_prices:
+        points = [point for point in points if point.phase == ACCURACY] + list(curve.operating[1:])
     return [
         {"step": step, "phase": point.phase, "at": point_name(point), "base": point is base}
         | {metric: short(point.of(part, metric)) for metric in metrics}
-        for step, point in enumerate(curve.points, 1)
+        for step, point in enumerate(points, 1)
     ]
 
 

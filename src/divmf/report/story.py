@@ -89,7 +89,7 @@ def sections(story: Story) -> list[Section]:
         before_and_after(story),
         exposure(charts["lorenz"], charts["exposure"]),
         examples(story),
-        training(charts["training"]),
+        training(story.curve, charts["training"]),
         measured(story),
         next_steps(story),
     ]
@@ -155,10 +155,17 @@ def question(story: Story) -> Section:
 
 def knob(story: Story, chart: Any) -> Section:
     """The trade-off: the curve, and what each loss buys."""
+    second = (
+        " The second puts a price on every item: the more lists show it, the more it costs to show it once more, and an"
+        " item nobody sees is given away. ρ, how much the price counts beside the score, is the knob: every point on"
+        " the line is a finished model one can choose."
+        if story.curve.has_prices
+        else " The second goes on from there and spreads the recommendations over the catalogue, a little further with"
+        " every epoch. How long it goes on is the knob: every point on the line is a finished model one can choose."
+    )
     prose: list[Text] = [
-        f"{AFTER} learns in two phases. The first makes the lists accurate: its result is {BEFORE}, the diamond below."
-        " The second goes on from there and spreads the recommendations over the catalogue, a little further with every"
-        " epoch. How long it goes on is the knob: every point on the line is a finished model one can choose.",
+        f"{AFTER} works in two phases. The first makes the lists accurate: its result is {BEFORE}, the diamond below."
+        + second,
         "Up is more accurate, right is more diverse, in every panel. A good trade-off runs flat to the right before it"
         f" falls. The ring is the point chosen for this report, by its numbers on validation: {described(story)}.",
     ]
@@ -177,9 +184,9 @@ def described(story: Story) -> str:
     base, point = story.curve.base, story.picked
     if point == base:
         return "the model before diversifying"
-    name = f"knob {point.knob:g}" if point.knob is not None else f"{point.phase} epoch {point.epoch}"
     lost = 1 - point.of("valid", "ndcg") / base.of("valid", "ndcg") if base.of("valid", "ndcg") else 0.0
-    return f"{name}, which {'gives up' if lost >= 0 else 'gains'} {percent(abs(lost))} of the validation {story.ndcg}"
+    change = f"{'gives up' if lost >= 0 else 'gains'} {percent(abs(lost))}"
+    return f"{point.name}, which {change} of the validation {story.ndcg}"
 
 
 def before_and_after(story: Story) -> Section:
@@ -251,11 +258,12 @@ def examples(story: Story) -> Section:
     return Section("The same people, before and after", prose, tables=tables)
 
 
-def training(chart: Any) -> Section:
+def training(curve: Curve, chart: Any) -> Section:
     """How the run went."""
+    then = "what follows are prices with a growing ρ." if curve.has_prices else "the diversity phase starts there."
     prose = [
         "Validation numbers by epoch. The accuracy phase stops when its lists no longer get better and goes back to its"
-        " best epoch, the diamond; the diversity phase starts there.",
+        f" best epoch, the diamond; {then}",
     ]
     return Section("How the training went", prose, charts=[Figure(chart)])
 

@@ -1,0 +1,193 @@
+"""Exposure prices: lists of a trained model in which showing an item costs the more, the more it is shown.
+
+The (x+1)-th list that shows an item pays ρ·log(x + δ) for it. The best lists under these costs solve
+
+    max  Σ_lists r̂_ui − ρ Σ_i Φ(f_i),   Φ(f) = Σ_{x<f} log(x + δ) = log Γ(f + δ) − log Γ(δ),
+
+f_i the number of lists with item i: score against −Σ log f_i!, the entropy of the exposure as Boltzmann counted it.
+That is a concave matching problem, and its optimum has a price p_i for each item at which every user, on their own,
+asks for just that list: the top k of r̂_ui − p_i, with ρ log(f_i − 1 + δ) ≤ p_i ≤ ρ log(f_i + δ). See docs/method.md.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammaln
+
+from divmf.ids import Array
+from divmf.model import MF
+from divmf.threads import in_parts
+from divmf.topk import recommend
+
+WIDTH = 64  # candidates kept for each user, beyond k, between passes over all items
+ROUNDS = 256  # passes remembered; after that everybody's candidates are found anew
+CLOSE = 1e-5  # two ways to multiply out a score agree to this, relatively
+# nats of entropy per recommendation that the lists may at most be below the best ones; it aims at half of it
+TOLERANCE = 0.01
+# the pace of a price: it slows down where it passed its goal, and speeds up where it did not
+DOWN, UP, PACES, FIRST_PACE = 0.7, 1.05, (0.005, 1.0), 0.5
+
+
+class Market:
+    """The lists of one model at any prices.
+
+    Remembers candidates: prices that moved little change few lists, and those cannot leave the candidates as long as
+    the k-th of them stands higher than any other item did, plus what any price has fallen since.
+    """
+
+    def __init__(self, model: MF, seen: sparse.csr_array, k: int) -> None:
+        self.model, self.seen, self.k = model, seen, k
+        self.width = min(model.n_items, k + WIDTH)
+        tables = (model.users, model.items, model.bias)
+        self.vectors = tuple(np.ascontiguousarray(table.detach().cpu().numpy()) for table in tables)
+        n_users = model.n_users
+        self.items = np.full((n_users, self.width), -1, dtype=np.int32)
+        self.scores = np.zeros((n_users, self.width), dtype=np.float32)
+        self.limit = np.full(n_users, np.inf, dtype=np.float32)  # nothing is certain yet
+        self.found_in = np.zeros(n_users, dtype=np.int32)
+        self.rounds: list[Array] = []
+        self.lists = np.full((n_users, k), -1, dtype=np.int32)
+        self.worth = np.zeros(n_users)
+        self.close = np.zeros(model.n_items, dtype=np.int64)
+
+    def visit(self, price: Array, near: float = 0.0) -> tuple[Array, float]:
+        """Everybody's lists at these prices: f, and the sum of the scores before prices.
+
+        near: how far from the end of a list items are counted in `close`
+        """
+        fall = [float((then - price).max()) for then in self.rounds]
+        certain = self.reprice(price, fall, near) if fall else np.zeros(len(self.lists), dtype=np.bool_)
+        if not certain.all():
+            self.search(np.flatnonzero(~certain), price)
+            self.reprice(price, [*fall, 0.0], near)
+        counts = np.bincount(self.lists[self.lists >= 0], minlength=self.model.n_items)
+        return counts, float(self.worth.sum())
+
+    def reprice(self, price: Array, fall: list[float], near: float) -> Array:
+        """Lists from the candidates; of whom they are certain.  (n_users,)"""
+        from divmf.kernels.prices import reprice_part
+
+        certain = np.zeros(len(self.lists), dtype=np.bool_)
+        margins = np.array(fall, dtype=np.float32) + np.float32(CLOSE * np.abs(price).max(initial=1.0))
+
+        def part(first: int, last: int) -> Array:
+            close = np.zeros(self.model.n_items, dtype=np.int32)
+            reprice_part(
+                self.items, self.scores, self.limit, self.found_in, margins, price, first, last, near,
+                self.lists, self.worth, certain, close,
+            )  # fmt: skip
+            return close
+
+        self.close = np.sum(in_parts(part, len(self.lists), 4 * self.model.n_items), axis=0)
+        return certain
+
+    def search(self, users: Array, price: Array) -> None:
+        """Find the candidates of these users among all items."""
+        from divmf.kernels.prices import keep_part
+
+        if len(self.rounds) == ROUNDS:
+            self.rounds, users = [], np.arange(len(self.lists))
+        self.rounds.append(price)
+        bias = self.model.bias - self.model.bias.new_tensor(price)
+        found, scores = recommend(MF(self.model.users, self.model.items, bias), self.seen, self.width, users)
+        turn, (vectors, item_vectors, model_bias) = len(self.rounds) - 1, self.vectors
+        in_parts(
+            lambda first, last: keep_part(
+                users, vectors, item_vectors, model_bias, found, scores, turn, first, last,
+                self.items, self.scores, self.limit, self.found_in,
+            ),
+            len(users),
+        )  # fmt: skip
+
+    def spread(self) -> float:
+        """How far a user's best score lies above the last candidate's, on average: the unit that ρ is measured in."""
+        self.visit(np.zeros(self.model.n_items, dtype=np.float32))
+        listed = self.items >= 0
+        highest = np.where(listed, self.scores, -np.inf).max(axis=1)
+        lowest = np.where(listed, self.scores, np.inf).min(axis=1)
+        found = (highest - lowest)[listed.any(axis=1)]
+        return float(found.mean()) if len(found) else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """What was found for one ρ.
+
+    price        p_i.  (n_items,) float32
+    gap          proven: no lists are better by more than this, in nats of entropy per recommendation at equal score
+    converged    whether the gap is within the tolerance
+    score, cost  Σ_lists r̂_ui and Σ_i Φ(f_i) of the lists
+    """
+
+    rho: float
+    price: Array
+    gap: float
+    converged: bool
+    iterations: int
+    score: float
+    cost: float
+
+
+def solve(
+    market: Market, rho: float, start: Array, delta: float = 0.03, tolerance: float = TOLERANCE, iterations: int = 100,
+    also: Array | None = None,
+) -> Prices:  # fmt: skip
+    """The prices for ρ: steps from a start towards ρ log(f + δ), until the best lists are proven good enough.
+
+    Any prices bound what can be reached (the dual), and any lists reach something (the primal); the gap between the
+    lowest bound and the best lists is what is left to gain.
+    also: prices whose lists are looked at too, so that the answer is at least as good as they are
+    """
+    market.rounds = []  # what is `close` depends on the candidates: they must not depend on what was solved before
+    n_shown = max(1, len(market.lists) * market.k)
+    reached, bound, found = -np.inf, np.inf, (start, 0.0, 0.0)
+    price, pace, before = start, np.full(len(start), FIRST_PACE), np.zeros(len(start))
+
+    def look(at: Array) -> Array:
+        """The lists at some prices, and what they say of the optimum; f."""
+        nonlocal reached, bound, found
+        counts, score = market.visit(at, near=rho)
+        cost = float(costs(counts, delta).sum())
+        value = score - rho * cost
+        if value > reached:
+            reached, found = value, (at, score, cost)
+        bound = min(bound, value + slack(counts, at, rho, delta))
+        return counts
+
+    if also is not None:
+        look(also)
+    for step in range(iterations):  # noqa: B007  its last value is reported
+        counts = look(price)
+        if bound - reached <= tolerance / 2 * rho * n_shown:
+            break
+        lowest = np.where(counts > 0, rho * np.log(np.maximum(counts - 1, 0) + delta), -np.inf)
+        miss = np.clip(price, lowest, rho * np.log(counts + delta)) - price
+        pace = np.clip(np.where(miss * before < 0, DOWN * pace, UP * pace), *PACES)
+        before = np.where(miss != 0, miss, before)
+        # a price that moves by ρ moves the demand of about half the users who have the item close to their list's end:
+        # the more of them there are for each who shows it, the shorter the step to where price and demand meet
+        demand = market.close / 2 * np.log((counts + 1 + delta) / (counts + delta))
+        price = (price + pace * miss / (1 + demand)).astype(np.float32)
+    gap = max(0.0, bound - reached) / (rho * n_shown)
+    return Prices(rho, found[0], gap, gap <= tolerance, step + 1, found[1], found[2])
+
+
+def costs(counts: Array, delta: float) -> Array:
+    """Φ(f) = Σ_{x<f} log(x + δ) of each item."""
+    return np.asarray(gammaln(counts + delta) - gammaln(delta))
+
+
+def slack(counts: Array, price: Array, rho: float, delta: float) -> float:
+    """Dual minus primal value of the best lists at prices p: Σ_i max_x (p x − ρΦ(x)) − (p f − ρΦ(f)) ≥ 0."""
+    exact = price.astype(np.float64)
+    wanted = np.maximum(np.floor(np.exp(exact / rho) - delta) + 1, 0)  # the x of the maximum
+    return float((exact * (wanted - counts) - rho * (costs(wanted, delta) - costs(counts, delta))).sum())
+
+
+def follow(market: Market, rho: float, delta: float, before: tuple[float, Array] | None) -> Prices:
+    """The solution for ρ from that of another ρ, at least as good as its lists are: what they would cost now."""
+    if before is None:
+        return solve(market, rho, np.zeros(market.model.n_items, dtype=np.float32), delta)
+    last_rho, price = before
+    return solve(market, rho, (price * (rho / last_rho)).astype(np.float32), delta, also=price)

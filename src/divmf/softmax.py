@@ -1,0 +1,64 @@
+"""The accuracy phase by full softmax: every item is a negative, and the whole matrix is one step."""
+
+import math
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from divmf import losses
+from divmf.ids import Array
+from divmf.model import MF
+from divmf.threads import in_parts
+from divmf.topk import blocks
+
+
+def softmax_gradient(model: MF, met: sparse.csr_array, l2: float) -> float:
+    """Set the parameters' .grad to the gradient of L_soft + λ/2 (‖U‖² + ‖V‖²); L_soft.  Memory of one chunk.
+
+    In the scores the gradient is n_u·S_u − Y_u, so a chunk of users needs nothing from the others.
+    """
+    on_cpu = model.users.device.type == "cpu" and model.users.dtype == torch.float32
+    loss = (by_kernel if on_cpu else by_autograd)(model, met)
+    for table in (model.users, model.items):
+        assert table.grad is not None
+        table.grad.add_(table.detach(), alpha=l2)
+    return loss
+
+
+def by_autograd(model: MF, met: sparse.csr_array) -> float:
+    """The readable way, on any device."""
+    total = 0.0
+    for table in (model.users, model.items):
+        table.requires_grad_()
+        table.grad = torch.zeros_like(table)
+    for rows in blocks(model.n_users, model.n_items):
+        pairs = met[rows].tocoo()
+        users, items = (torch.from_numpy(place.astype(np.int64)).to(model.users.device) for place in pairs.coords)
+        loss = losses.softmax(model.scores(rows), users, items)
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += float(loss.detach())
+    return total
+
+
+def by_kernel(model: MF, met: sparse.csr_array) -> float:
+    """As `by_autograd`, compiled for the CPU."""
+    from divmf.kernels.rows import rows_at_once, softmax_part
+
+    users, items = (np.ascontiguousarray(table.detach().numpy()) for table in (model.users, model.items))
+    items_t, bias = np.ascontiguousarray(items.T), model.bias.numpy()
+    user_gradient = np.empty_like(users)
+
+    def part(first: int, last: int) -> tuple[float, Array]:
+        gradient = np.zeros_like(items_t)
+        at_once = rows_at_once(last - first, len(items))
+        loss = softmax_part(
+            users, items, items_t, bias, met.indptr, met.indices, first, last, at_once, user_gradient, gradient
+        )
+        return loss, gradient
+
+    found = in_parts(part, len(users), items.nbytes)
+    model.users.grad = torch.from_numpy(user_gradient)
+    summed = sum((gradient for _, gradient in found), np.zeros_like(items_t))
+    model.items.grad = torch.from_numpy(np.ascontiguousarray(summed.T))
+    return math.fsum(loss for loss, _ in found)

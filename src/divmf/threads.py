@@ -1,0 +1,54 @@
+"""Threads: one setting for all that computes in parallel, and work cut into a few large parts.
+
+A part is a range of rows that one thread takes from beginning to end, so threads meet once per pass over the data:
+where they meet at every step, one that another process holds up stops them all.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+PARTS = 16  # not the number of threads: sums over parts must not depend on that
+PART_BYTES = 1 << 28  # what the partial sums of all parts may take together
+
+
+@cache
+def threads() -> int:
+    """How many threads compute: DIVMF_THREADS, else as many as cores this process may use."""
+    wanted = os.environ.get("DIVMF_THREADS", "")
+    if wanted and not (wanted.isdecimal() and int(wanted)):
+        raise ValueError(f"DIVMF_THREADS={wanted!r} is not a number of threads; give 1 or more")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(wanted) if wanted else cores
+
+
+@cache
+def workers() -> ThreadPoolExecutor:
+    """The threads."""
+    return ThreadPoolExecutor(threads(), thread_name_prefix="divmf")
+
+
+@cache
+def libraries() -> ThreadpoolController:
+    """The libraries with threads of their own; scipy's BLAS, with which numba multiplies, must be loaded to be seen."""
+    import scipy.linalg.blas  # noqa: F401
+
+    return ThreadpoolController()
+
+
+def in_parts(work: Callable[[int, int], T], n_rows: int, sum_bytes: int = 0) -> list[T]:
+    """work(first, last) for ranges that together are all rows, several at a time; their results in order.
+
+    sum_bytes: the size of what a part returns to be summed; there are fewer parts where it is large.
+    """
+    n_parts = max(2, min(PARTS, PART_BYTES // max(1, sum_bytes)))
+    bounds = [n_rows * part // n_parts for part in range(n_parts + 1)]
+    ranges = [(first, last) for first, last in pairwise(bounds) if first < last]
+    with libraries().limit(limits=1, user_api="blas"):  # each part multiplies on its own
+        return list(workers().map(lambda part: work(*part), ranges))

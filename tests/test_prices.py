@@ -1,0 +1,395 @@
+"""Exposure prices: the market against a slow loop, the bound against all lists, and the optimum against HiGHS.
+
+What is solved is  max Σ_lists r̂_ui − ρ Σ_i Φ(f_i),  Φ(f) = Σ_{x<f} log(x + δ).
+"""
+
+import math
+from itertools import combinations, pairwise, product
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.optimize import linprog
+
+from divmf import prices
+from divmf.ids import Array
+from divmf.model import MF
+from divmf.prices import Market, Prices, costs, follow, slack, solve
+from divmf.topk import recommend
+
+DELTA = 0.1
+
+
+def some_seen(n_users: int, n_items: int, seed: int, share: float = 0.2) -> Array:
+    return np.random.default_rng(seed).random((n_users, n_items)) < share
+
+
+def some_model(n_users: int, n_items: int, seed: int) -> MF:
+    generator = torch.Generator().manual_seed(seed)
+    return MF(*(torch.randn(*shape, generator=generator) for shape in ((n_users, 5), (n_items, 5), (n_items,))))
+
+
+def whole_numbered_model(n_users: int, n_items: int, seed: int) -> MF:
+    """Scores without any rounding, and with many ties."""
+    rng = np.random.default_rng(seed)
+    tables = (rng.integers(-2, 3, shape) for shape in ((n_users, 3), (n_items, 3), (n_items,)))
+    return MF(*(torch.tensor(table, dtype=torch.float32) for table in tables))
+
+
+def market_of(model: MF, seen: Array, k: int) -> Market:
+    return Market(model, sparse.csr_array(seen.astype(np.float32)), k)
+
+
+def no_prices(model: MF) -> Array:
+    return np.zeros(model.n_items, dtype=np.float32)
+
+
+def slow_lists(model: MF, seen: Array, k: int, price: Array) -> list[list[int]]:
+    """The top k of score − price of each user, best first, ties to the lowest number, seen items out."""
+    priced = model.scores(slice(None)).numpy() - price
+    lists = []
+    for user in range(model.n_users):
+        order = sorted(range(model.n_items), key=lambda item: (-priced[user, item], item))
+        lists.append([item for item in order if not seen[user, item]][:k])
+    return lists
+
+
+# ---- lists at prices
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_market_gives_the_lists_of_a_slow_loop_wherever_prices_go(data: st.DataObject) -> None:
+    n_users, n_items, k = (data.draw(st.integers(*bounds)) for bounds in ((1, 12), (2, 25), (1, 6)))
+    seed, k = data.draw(st.integers(0, 999)), min(k, n_items)
+    model, rng = whole_numbered_model(n_users, n_items, seed), np.random.default_rng(seed)
+    seen = some_seen(n_users, n_items, seed, data.draw(st.sampled_from([0.0, 0.3, 0.9, 1.0])))
+    # few candidates and rounds, so that both run out
+    with patch.object(prices, "WIDTH", data.draw(st.integers(0, 8))), patch.object(prices, "ROUNDS", 3):
+        market, price = market_of(model, seen, k), no_prices(model)
+        for step in data.draw(st.lists(st.sampled_from([0.0, 0.125, 0.25, 1.0, 8.0]), min_size=1, max_size=12)):
+            price = price + (step * rng.integers(-2, 3, n_items)).astype(np.float32)  # exact in float32
+            counts, worth = market.visit(price)
+            expected = slow_lists(model, seen, k, price)
+            assert [[item for item in row if item >= 0] for row in market.lists.tolist()] == expected
+            assert_array_equal(counts, np.bincount([item for row in expected for item in row], minlength=n_items))
+            scores = model.scores(slice(None)).numpy()
+            assert worth == sum(float(scores[user, item]) for user, row in enumerate(expected) for item in row)
+
+
+def test_what_a_market_remembers_does_not_change_its_lists() -> None:
+    model, seen = some_model(80, 300, 0), some_seen(80, 300, 0)
+    rng, price = np.random.default_rng(0), no_prices(model)
+    market, searched = market_of(model, seen, 4), []
+    search = market.search
+    with patch.object(market, "search", lambda users, at: (searched.append(len(users)), search(users, at))):
+        for step in (0.0, 0.01, 0.01, 0.01, 3.0, 0.01, 0.1):
+            price = (price + step * rng.normal(size=300)).astype(np.float32)
+            fresh = market_of(model, seen, 4)
+            fresh_counts, fresh_worth = fresh.visit(price)
+            counts, worth = market.visit(price)
+            assert_array_equal(market.lists, fresh.lists)
+            assert_array_equal(counts, fresh_counts)
+            assert worth == pytest.approx(fresh_worth)
+    assert searched[0] == 80
+    assert sum(searched) < 7 * 80 * 0.6  # and it spares most of the work
+
+
+def test_a_market_that_can_remember_no_more_rounds_finds_everybody_anew() -> None:
+    model, seen = some_model(80, 300, 0), some_seen(80, 300, 0)
+    rng, price = np.random.default_rng(0), no_prices(model)
+    with patch.object(prices, "ROUNDS", 2), patch.object(prices, "WIDTH", 8):
+        market, remembered = market_of(model, seen, 4), []
+        for _ in range(12):
+            price = (price + 0.1 * rng.normal(size=300)).astype(np.float32)
+            market.visit(price)
+            remembered.append(len(market.rounds))
+            fresh = market_of(model, seen, 4)
+            fresh.visit(price)
+            assert_array_equal(market.lists, fresh.lists)
+            assert market.found_in.max() < len(market.rounds)
+    assert max(remembered) == 2
+    assert sorted(remembered) != remembered
+
+
+def test_users_with_few_items_left_are_looked_up_once() -> None:
+    # a list that is never full was never certain, and every visit searched again
+    model, seen = some_model(6, 200, 1), np.zeros((6, 200), dtype=bool)
+    seen[0, 2:] = True
+    market = market_of(model, seen, 3)
+    market.visit(no_prices(model))
+    market.visit(no_prices(model) + np.float32(1e-6))
+    assert len(market.rounds) == 1
+    assert market.lists[0, 2] == -1
+
+
+def test_items_near_the_end_of_a_list_are_counted() -> None:
+    # one user, scores 5 4 3 2 1, k = 2: the list ends at 4; within 1.5 of it are 5, 4 and 3
+    model = MF(torch.ones(1, 1), torch.tensor([[5.0], [4.0], [3.0], [2.0], [1.0]]), torch.zeros(5))
+    market = market_of(model, np.zeros((1, 5), dtype=bool), 2)
+    market.visit(no_prices(model), near=1.5)
+    assert market.close.tolist() == [1, 1, 1, 0, 0]
+    market.visit(np.array([0, 0, 0, -4, 0], dtype=np.float32), near=0.5)  # 5 4 3 6 1
+    assert market.close.tolist() == [1, 0, 0, 0, 0]
+    assert market.spread() == 4.0
+
+
+def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from divmf import threads
+
+    model, seen = some_model(100, 90, 3), some_seen(100, 90, 3)
+    one = solve(market_of(model, seen, 3), 0.5, no_prices(model), DELTA)
+    with ThreadPoolExecutor(3) as pool:
+        monkeypatch.setattr(threads, "workers", lambda: pool)
+        three = solve(market_of(model, seen, 3), 0.5, no_prices(model), DELTA)
+    assert_array_equal(one.price, three.price)
+    assert one.gap == three.gap
+
+
+# ---- the bound
+
+
+def test_costs_are_sums_of_logarithms() -> None:
+    counts = np.arange(9)
+    for delta in (0.01, 0.1, 0.5, 3.0):
+        expected = [sum(math.log(x + delta) for x in range(count)) for count in counts]
+        assert_allclose(costs(counts, delta), expected, rtol=1e-9, atol=1e-9)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.floats(-8, 8, width=32)), min_size=1, max_size=8),
+    st.floats(0.5, 5.0), st.sampled_from([0.01, 0.1, 1.0]),
+)  # fmt: skip
+def test_slack_is_what_a_search_over_all_counts_finds_and_never_negative(
+    rows: list[tuple[int, float]], rho: float, delta: float
+) -> None:
+    counts, price = np.array([count for count, _ in rows]), np.array([price for _, price in rows], dtype=np.float32)
+    found = slack(counts, price, rho, delta)
+    most = int(np.exp(price.max() / rho)) + 60
+    worth = price.astype(np.float64) * np.arange(most)[:, None] - rho * costs(np.arange(most), delta)[:, None]
+    now = worth[counts, np.arange(len(counts))]
+    assert found == pytest.approx(float((worth.max(axis=0) - now).sum()), rel=1e-6, abs=1e-6)
+    assert found >= -1e-8 * max(1.0, float(np.abs(worth).max()))
+
+
+@given(st.integers(0, 30), st.floats(0.01, 0.99), st.floats(0.1, 5.0), st.sampled_from([0.01, 0.1, 1.0]))
+def test_a_price_has_no_slack_just_where_it_lies_between_the_two_marginal_costs(
+    count: int, share: float, rho: float, delta: float
+) -> None:
+    # ρ log(f − 1 + δ) ≤ p ≤ ρ log(f + δ), without a lower end where nobody shows the item
+    high = rho * math.log(count + delta)
+    low = rho * math.log(count - 1 + delta) if count else high - 5 * rho
+    one = np.array([count])
+
+    def at(price: float) -> float:
+        return slack(one, np.array([price]), rho, delta)
+
+    assert at(low + share * (high - low)) == pytest.approx(0, abs=1e-9 * max(1.0, rho * count))
+    assert at(high + 0.01 * rho) > 1e-3 * rho
+    assert count == 0 or at(low - 0.01 * rho) > 1e-3 * rho
+
+
+def all_values(scores: Array, seen: Array, k: int, rho: float, delta: float) -> Array:
+    """The objective of all lists that there are."""
+    own = [list(combinations(np.flatnonzero(~row), min(k, int((~row).sum())))) for row in seen]
+    values = []
+    for lists in product(*own):
+        score = sum(scores[user, item] for user, row in enumerate(lists) for item in row)
+        counts = np.bincount(np.array(sum(lists, ()), dtype=int), minlength=scores.shape[1])
+        values.append(score - rho * costs(counts, delta).sum())
+    return np.array(values)
+
+
+def bound_at(market: Market, price: Array, rho: float, delta: float) -> float:
+    counts, score = market.visit(price)
+    return score - rho * float(costs(counts, delta).sum()) + slack(counts, price, rho, delta)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 999), st.floats(0.05, 3.0), st.sampled_from([0.02, 0.1, 1.0]), st.floats(0, 3))
+def test_any_prices_bound_the_value_of_any_lists(seed: int, rho: float, delta: float, scale: float) -> None:
+    model, seen = some_model(3, 4, seed), some_seen(3, 4, seed)
+    best = all_values(model.scores(slice(None)).double().numpy(), seen, 2, rho, delta).max()
+    market = market_of(model, seen, 2)
+    for price in scale * np.random.default_rng(seed).normal(size=(4, 4)).astype(np.float32):
+        assert bound_at(market, price, rho, delta) >= best - 1e-4
+
+
+# ---- the optimum
+
+
+def optimum(scores: Array, seen: Array, k: int, rho: float, delta: float) -> float:
+    """The best value by linear programming: x_ui lists, y_ix ≤ 1 the x-th showing of item i, at cost ρ log(x + δ)."""
+    n_users, n_items = scores.shape
+    user, item = np.nonzero(~seen)
+    n_pairs, n_shows = len(user), n_users * n_items
+    costs_of_shows = np.tile(rho * np.log(np.arange(n_users) + delta), n_items)
+    rows = np.r_[user, n_users + item, n_users + np.repeat(np.arange(n_items), n_users)]
+    columns = np.r_[np.arange(n_pairs), np.arange(n_pairs), n_pairs + np.arange(n_shows)]
+    values = np.r_[np.ones(2 * n_pairs), -np.ones(n_shows)]
+    found = linprog(
+        np.r_[-scores[user, item], costs_of_shows],
+        A_eq=sparse.csr_array((values, (rows, columns)), shape=(n_users + n_items, n_pairs + n_shows)),
+        b_eq=np.r_[np.minimum(k, (~seen).sum(axis=1)), np.zeros(n_items)],
+        bounds=(0, 1),
+    )
+    assert found.status == 0, found.message
+    return -float(found.fun)
+
+
+def value_of(found: Prices) -> float:
+    return found.score - found.rho * found.cost
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_linear_program_has_the_value_of_the_best_of_all_lists(seed: int) -> None:
+    # the program is a flow, so its optimum is made of whole lists
+    scores, seen = some_model(4, 5, seed).scores(slice(None)).double().numpy(), some_seen(4, 5, seed)
+    for rho, delta in ((0.1, 0.1), (0.7, 0.01), (3.0, 1.0)):
+        best = all_values(scores, seen, 2, rho, delta).max()
+        assert optimum(scores, seen, 2, rho, delta) == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rho", [0.05, 0.3, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize("delta", [0.01, 0.1])
+def test_the_lists_found_are_as_close_to_the_optimum_as_the_gap_says(seed: int, rho: float, delta: float) -> None:
+    model, seen, k = some_model(30, 12, seed), some_seen(30, 12, seed), 3
+    best = optimum(model.scores(slice(None)).double().numpy(), seen, k, rho, delta)
+    found = solve(market_of(model, seen, k), rho, no_prices(model), delta)
+    allowed = found.gap * rho * 30 * k
+    assert found.converged
+    assert found.gap <= prices.TOLERANCE
+    assert -1e-4 <= best - value_of(found) <= allowed + 1e-4
+    assert value_of(found) + allowed >= best - 1e-4  # the bound is one
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
+def test_with_enough_steps_the_optimum_itself_is_found(seed: int, rho: float) -> None:
+    model, seen = some_model(30, 12, seed), some_seen(30, 12, seed)
+    best = optimum(model.scores(slice(None)).double().numpy(), seen, 3, rho, DELTA)
+    found = solve(market_of(model, seen, 3), rho, no_prices(model), DELTA, tolerance=0.0, iterations=600)
+    assert value_of(found) == pytest.approx(best, abs=1e-4)
+    assert found.gap < 1e-6
+
+
+def test_the_optimum_is_found_where_some_users_have_fewer_items_than_a_list_takes() -> None:
+    model, seen = some_model(30, 12, 5), some_seen(30, 12, 5)
+    seen[:6, 2:] = True
+    seen[6] = True
+    best = optimum(model.scores(slice(None)).double().numpy(), seen, 3, 0.5, DELTA)
+    found = solve(market_of(model, seen, 3), 0.5, no_prices(model), DELTA)
+    assert -1e-4 <= best - value_of(found) <= found.gap * 0.5 * 90 + 1e-4
+
+
+def test_what_is_reported_are_the_lists_of_the_prices() -> None:
+    model, seen = some_model(50, 40, 7), some_seen(50, 40, 7)
+    found = solve(market_of(model, seen, 3), 0.8, no_prices(model), DELTA)
+    counts, score = market_of(model, seen, 3).visit(found.price)
+    assert score == pytest.approx(found.score)
+    assert float(costs(counts, DELTA).sum()) == pytest.approx(found.cost)
+    priced = MF(model.users, model.items, model.bias, torch.from_numpy(found.price))
+    items, _ = recommend(priced, sparse.csr_array(seen.astype(np.float32)), 3)
+    assert_array_equal(np.bincount(items[items >= 0], minlength=40), counts)
+    assert (found.rho, found.converged) == (0.8, True)
+
+
+def test_a_solution_does_not_depend_on_what_was_solved_before() -> None:
+    # it counted the items near the end of a list among candidates, which were those of earlier prices
+    model, seen = some_model(100, 300, 2), some_seen(100, 300, 2)
+    with patch.object(prices, "WIDTH", 5):
+        used, fresh = market_of(model, seen, 3), market_of(model, seen, 3)
+    before = solve(used, 0.4, no_prices(model), DELTA)
+    one, other = (follow(market, 0.5, DELTA, (0.4, before.price)) for market in (used, fresh))
+    assert_array_equal(one.price, other.price)
+    assert (one.gap, one.iterations) == (other.gap, other.iterations)
+
+
+# ---- along ρ
+
+
+def path_of(model: MF, seen: Array, k: int, rhos: Array) -> list[Prices]:
+    market, path = market_of(model, seen, k), list[Prices]()
+    for rho in rhos:
+        path.append(follow(market, float(rho), DELTA, (path[-1].rho, path[-1].price) if path else None))
+    return path
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_score_and_cost_only_fall_along_rho_but_for_what_the_gaps_allow(seed: int) -> None:
+    # the optima's do; with values within ε₁ and ε₂ of them, add up what either says about the other's lists
+    model, seen = some_model(60, 30, seed), some_seen(60, 30, seed)
+    path = path_of(model, seen, 4, 0.05 * 1.3 ** np.arange(20))
+    for one, other in pairwise(path):
+        missed = [found.gap * found.rho * 60 * 4 for found in (one, other)]
+        cost_may_rise = sum(missed) / (other.rho - one.rho)
+        assert other.cost <= one.cost + cost_may_rise + 1e-4
+        assert other.score <= one.score + missed[0] + one.rho * cost_may_rise + 1e-4
+    assert path[-1].score < path[0].score
+    assert path[-1].cost < path[0].cost
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_step_along_rho_is_never_worse_than_staying(seed: int) -> None:
+    model, seen = some_model(60, 30, seed), some_seen(60, 30, seed)
+    for one, other in pairwise(path_of(model, seen, 4, 0.1 * 3.0 ** np.arange(7))):
+        assert value_of(other) >= one.score - other.rho * one.cost - 1e-4
+
+
+def test_next_to_no_rho_gives_the_models_own_lists() -> None:
+    model, seen = some_model(40, 100, 8), some_seen(40, 100, 8)
+    market = market_of(model, seen, 4)
+    found = solve(market, 1e-7, no_prices(model), DELTA)
+    market.visit(found.price)
+    items, _ = recommend(model, sparse.csr_array(seen.astype(np.float32)), 4)
+    assert_array_equal(np.sort(market.lists), np.sort(items))
+    assert found.converged
+
+
+def test_a_large_rho_gives_nearly_even_exposure() -> None:
+    model, seen = some_model(60, 12, 1), some_seen(60, 12, 1)
+    market = market_of(model, seen, 3)
+    model_counts, _ = market.visit(no_prices(model))
+    assert model_counts.max() - model_counts.min() > 20
+    last = path_of(model, seen, 3, 0.5 * 1.6 ** np.arange(12))[-1]
+    counts, _ = market.visit(last.price)
+    assert counts.sum() == 180
+    assert counts.min() >= 13
+    assert counts.max() <= 17
+    assert last.converged
+
+
+# ---- δ
+
+
+@pytest.mark.parametrize(("delta", "counts"), [(0.01, [1, 1]), (0.1, [1, 1]), (0.5, [1, 1]), (0.57, [1, 1]),
+                                               (0.6, [2, 0]), (0.7, [2, 0]), (2.0, [2, 0])])  # fmt: skip
+def test_the_smaller_delta_is_the_more_a_first_showing_is_worth(delta: float, counts: list[int]) -> None:
+    # two users who prefer item 0 by 1 and 1.2. Giving the first user item 1 costs 1 of score and saves
+    # ρ (log(1 + δ) − log δ) = log(1 + 1/δ): more than 1 for δ < 1/(e − 1) = 0.582
+    model = MF(torch.tensor([[1.0], [1.2]]), torch.tensor([[1.0], [0.0]]), torch.zeros(2))
+    market = market_of(model, np.zeros((2, 2), dtype=bool), 1)
+    found = solve(market, 1.0, no_prices(model), delta, tolerance=0.0, iterations=300)
+    assert market.visit(found.price)[0].tolist() == counts
+    if counts == [1, 1]:
+        assert market.lists.tolist() == [[1], [0]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_smaller_delta_covers_no_less(seed: int) -> None:
+    model, seen = some_model(30, 20, seed), some_seen(30, 20, seed)
+    covered = []
+    for delta in (3.0, 0.5, 0.1, 0.01):
+        market = market_of(model, seen, 2)
+        found = solve(market, 0.5, no_prices(model), delta, tolerance=0.0, iterations=300)
+        covered.append(int((market.visit(found.price)[0] > 0).sum()))
+    assert covered == sorted(covered)
+    assert covered[-1] > covered[0]
