@@ -3,10 +3,14 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from divmf.split import Split
 
 settings.register_profile("divmf", deadline=None)  # a busy machine is not a failure
 settings.load_profile("divmf")
@@ -45,6 +49,14 @@ def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "raw").mkdir(parents=True)
     monkeypatch.setenv("DIVMF_DATA", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def split() -> "Split":
+    """A marketplace small enough to train on in a moment."""
+    from divmf.datasets import marketplace
+
+    return marketplace(users=120, items=60, interactions=1500, seed=1).leave_one_out(0)
 
 
 @pytest.fixture

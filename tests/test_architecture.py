@@ -10,13 +10,13 @@ import divmf
 
 SOURCE = Path(divmf.__file__).parent
 LADDER = [
-    ["ids", "threads"],
+    ["ids", "threads", "config"],
     ["tables"],
     ["interactions", "model", "losses"],
     ["kernels"],
     ["split", "select", "sampling"],
     ["unmask", "topk", "bootstrap", "describe", "marketplace"],
-    ["softmax", "prices", "metrics", "datasets"],
+    ["softmax", "diversity", "prices", "metrics", "datasets"],
     ["training"],
     ["curve"],
     ["rerank", "runs"],

@@ -6,13 +6,13 @@ from typing import Any
 import polars as pl
 import pytest
 
+from divmf.config import TrainConfig
 from divmf.curve import Curve, Point
 from divmf.datasets import marketplace
 from divmf.experiments.compare import crossing, markdown, matched, rivals, table_of
 from divmf.fitting import fit
 from divmf.metrics import measure
 from divmf.runs import Run
-from divmf.training import TrainConfig
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch.testing import assert_close
 
-from divmf import losses, training
+from divmf import diversity, losses
+from divmf.config import TrainConfig, TrainingDiverged
+from divmf.diversity import UNREACHABLE, Lengths, diversity_gradient, gradient_by_chunks
 from divmf.kernels.best import LANES, best_of_row
 from divmf.kernels.diversity import rows_at_once
 from divmf.model import MF
 from divmf.select import top
-from divmf.training import UNREACHABLE, Lengths, TrainConfig, TrainingDiverged, diversity_gradient, gradient_by_chunks
 
 
 def some_block(seed: int, n_users: int = 40, n_items: int = 70, tied: bool = False) -> tuple[MF, sparse.csr_array]:
@@ -190,8 +191,8 @@ def test_what_is_too_much_to_remember_is_left_to_the_chunks(monkeypatch: pytest.
     config = TrainConfig(k=3, unmask=5)
     users = np.arange(1, one.n_users)
     loss = diversity_gradient(one, users, None, seen, config, 0)
-    monkeypatch.setattr(training, "REMEMBERED", 0)
-    monkeypatch.delattr(training, "gradient_by_kernel")
+    monkeypatch.setattr(diversity, "REMEMBERED", 0)
+    monkeypatch.delattr(diversity, "gradient_by_kernel")
     assert diversity_gradient(other, users, None, seen, config, 0) == pytest.approx(loss, rel=1e-5)
     assert other.users.grad is not None
     assert_near(one.users.grad, other.users.grad)
@@ -201,7 +202,8 @@ THREADS = """
 import hashlib, numpy as np, torch
 from scipy import sparse
 from divmf.model import MF
-from divmf.training import TrainConfig, diversity_gradient
+from divmf.config import TrainConfig
+from divmf.diversity import diversity_gradient
 rng = np.random.default_rng(0)
 users, items = (torch.tensor(rng.normal(size=(n, 8)), dtype=torch.float32) for n in (700, 300))
 model = MF(users, items, torch.zeros(300))

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from divmf import fitting
+from divmf.config import TrainConfig, TrainingDiverged
 from divmf.curve import Point
 from divmf.datasets import marketplace
 from divmf.fitting import Training, converged, fit, measure_both
 from divmf.runs import Run
 from divmf.split import Split
-from divmf.training import TrainConfig, TrainingDiverged
 
 SHARED: dict[str, Any] = {"k": 3, "dim": 8, "accuracy_epochs": 6, "diversity_epochs": 5}
 SETTINGS: dict[str, Any] = SHARED | {"accuracy": "bpr", "method": "divmf", "unmask": 10, "patience": 2,
@@ -25,11 +25,6 @@ OTHER: dict[str, Any] = PRICES | {"method": "divmf", "unmask": 10, "diversity_ra
 every_way = pytest.mark.parametrize(
     "settings", [SETTINGS, PRICES, MIXED, OTHER], ids=["bpr divmf", "softmax prices", "bpr prices", "softmax divmf"]
 )
-
-
-@pytest.fixture(scope="module")
-def split() -> Split:
-    return marketplace(users=120, items=60, interactions=1500, seed=1).leave_one_out(0)
 
 
 def finished(folder: Path, split: Split, config: TrainConfig) -> Run:

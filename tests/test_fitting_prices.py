@@ -1,7 +1,7 @@
 """Runs of the softmax and the prices: the choice of λ, the path along ρ, and points added to it."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,27 +11,19 @@ import pytest
 
 import divmf
 from divmf import fitting
+from divmf.config import TrainConfig
 from divmf.curve import Curve, Point
 from divmf.datasets import marketplace
-from divmf.fitting import FINEST, GROWTH, Stall, ended, fit, measure_both, refine, rho_between, trial, tuned
+from divmf.fitting import FINEST, GROWTH, Stall, ended, measure_both, refine, rho_between, trial, tuned
 from divmf.prices import TOLERANCE
 from divmf.runs import Run
 from divmf.split import Split
-from divmf.training import TrainConfig
 
 CONFIG = TrainConfig(k=3, dim=8, l2=2.0, accuracy_epochs=15)
 
 
-@pytest.fixture(scope="module")
-def split() -> Split:
-    return marketplace(users=120, items=60, interactions=1500, seed=1).leave_one_out(0)
-
-
 def finished(folder: Path, split: Split, config: TrainConfig) -> Run:
-    run = Run.start(folder, split, config)
-    for _ in fit(run, split, config):
-        pass
-    return run
+    return divmf.DivMF(**asdict(config)).fit(split, folder).run
 
 
 @pytest.fixture(scope="module")

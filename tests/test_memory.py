@@ -12,7 +12,7 @@ from divmf.datasets import marketplace
 from divmf.estimator import Recommender
 from divmf.fitting import fit
 from divmf.runs import Run
-from divmf.training import TrainConfig
+from divmf.config import TrainConfig
 import tempfile
 
 split = marketplace(70_000, 44_000, 1_500_000, seed=0).leave_one_out(0)

@@ -11,20 +11,17 @@ from pydantic import ValidationError
 from torch.testing import assert_close
 
 from divmf import losses
+from divmf.config import TrainConfig, TrainingDiverged
+from divmf.diversity import UNREACHABLE, Lengths, diversity_gradient
 from divmf.interactions import Interactions
 from divmf.model import MF
 from divmf.sampling import slabs
 from divmf.select import top
 from divmf.training import (
-    UNREACHABLE,
-    Lengths,
-    TrainConfig,
-    TrainingDiverged,
     accuracy_epoch,
     adam,
     compiled_steps,
     diversity_epoch,
-    diversity_gradient,
     epoch_rng,
     initial_model,
     steps_by_autograd,
@@ -145,7 +142,7 @@ def test_what_pass_1_cannot_remember_is_found_again(monkeypatch: pytest.MonkeyPa
     config = TrainConfig(k=2, unmask=3, unmask_policy="random")
     known, found = some_model(data), some_model(data)
     diversity_gradient(known, np.arange(data.n_users), None, data.matrix, config, 5, block_scores=30)
-    monkeypatch.setattr("divmf.training.REMEMBERED", 0)
+    monkeypatch.setattr("divmf.diversity.REMEMBERED", 0)
     diversity_gradient(found, np.arange(data.n_users), None, data.matrix, config, 5, block_scores=30)
     assert torch.equal(known.users.grad, found.users.grad)
     assert torch.equal(known.items.grad, found.items.grad)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from divmf import datasets, rerank
+    from divmf.config import TrainConfig, TrainingDiverged
     from divmf.curve import Curve, Point
     from divmf.estimator import DivMF, Recommender, diversify, load
     from divmf.interactions import Interactions
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from divmf.model import MF
     from divmf.split import Split, hold_out, leave_one_out
     from divmf.topk import TopK
-    from divmf.training import TrainConfig, TrainingDiverged
 
 __version__ = version("divmf")
 
@@ -34,7 +34,7 @@ _HOME = {
     "MF": "model",
     "Split": "split", "hold_out": "split", "leave_one_out": "split",
     "TopK": "topk",
-    "TrainConfig": "training", "TrainingDiverged": "training",
+    "TrainConfig": "config", "TrainingDiverged": "config",
 }  # fmt: skip
 _ROOMS = ("datasets", "rerank")
 

@@ -16,6 +16,7 @@ import torch
 from pydantic.dataclasses import dataclass as settings
 from scipy import sparse
 
+from divmf.config import STRICT, TrainConfig
 from divmf.curve import Curve, Point
 from divmf.fitting import fit, refine
 from divmf.ids import Array
@@ -23,7 +24,6 @@ from divmf.model import MF
 from divmf.runs import Run, read_json, read_model, read_split, versions, write_json, write_model, write_split
 from divmf.split import Split
 from divmf.topk import TopK, recommend
-from divmf.training import STRICT, TrainConfig
 
 log = logging.getLogger(__name__)
 Seen = Literal["train", "train+valid", "all"]

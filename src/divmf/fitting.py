@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import torch
 
+from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.metrics import Measures, measure
 from divmf.model import MF
@@ -15,7 +16,7 @@ from divmf.prices import TOLERANCE, Market, follow
 from divmf.runs import Run, restore_optimiser, write_json
 from divmf.split import Split
 from divmf.topk import TopK, recommend, recommend_each
-from divmf.training import EPOCHS, TrainConfig, adam, epoch_rng, initial_model
+from divmf.training import EPOCHS, adam, epoch_rng, initial_model
 
 log = logging.getLogger(__name__)
 

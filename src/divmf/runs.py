@@ -28,11 +28,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, Curve, Point
 from divmf.interactions import Interactions
 from divmf.model import MF
 from divmf.split import PARTS, Split
-from divmf.training import TrainConfig
 
 # a run may be taken up again with other values of these: they say how far it goes, not what it is
 EXTENDABLE = ("diversity_epochs",)

@@ -29,10 +29,10 @@ def demo(
 
     Writes report.html and the run folder, prints the table. Needs no network and no data; takes about a minute.
     """
+    from divmf.config import TrainConfig
     from divmf.datasets import marketplace
     from divmf.estimator import Recommender
     from divmf.report.page import run_report
-    from divmf.training import TrainConfig
 
     data = marketplace(USERS, ITEMS, INTERACTIONS, seed)
     split, config = data.leave_one_out(seed), TrainConfig(seed=seed)

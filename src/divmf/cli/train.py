@@ -9,7 +9,7 @@ from divmf.cli import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import PICTURES, Columns, check_output, load_split, positive_share
 from divmf.cli.options import command
-from divmf.training import TrainConfig
+from divmf.config import TrainConfig
 
 MAIN_FLAGS = (
     "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy",

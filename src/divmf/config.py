@@ -1,0 +1,142 @@
+"""Every setting of a training run, the presets, and the error of settings that do not work."""
+
+import math
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+from pydantic_core import ArgsKwargs
+
+PRESETS: dict[str, dict[str, object]] = {
+    "paper": {"accuracy": "bpr", "method": "divmf"},
+    "release": {
+        "accuracy": "bpr",
+        "method": "divmf",
+        "k": 10,
+        "mask_seen": False,
+        "blocks": "release",
+        "carry_adam": True,
+    },
+}
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss is not a number any more; the points before are kept."""
+
+
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)  # a misspelt setting is an error, not a default
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TrainConfig:
+    """Every setting of a training run; the flags of `divmf train` and the arguments of `DivMF` are made from it."""
+
+    preset: Literal["paper", "release"] | None = Field(
+        default=None,
+        description="settings of the paper, or of its authors' released code; what you set yourself goes first",
+    )
+    k: int = Field(default=5, ge=1, description="length of a recommendation list")
+    dim: int = Field(default=32, ge=1, le=4096, description="length of a user's and an item's vector")
+    accuracy: Literal["bpr", "softmax", "mse"] = Field(
+        default="softmax", description="loss of the accuracy phase; bpr is the paper's"
+    )
+    method: Literal["divmf", "prices"] = Field(
+        default="prices", description="what makes the curve: the paper's diversity phase, or exposure prices"
+    )
+    negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
+    batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
+    learning_rate: float | None = Field(
+        default=None, gt=0, le=1, description="Adam's step size in the accuracy phase; none: 0.001, for softmax 0.15"
+    )
+    l2: float | None = Field(
+        default=None,
+        ge=0,
+        le=10_000,
+        description="L2 regularization λ, added to the gradient; none: 0.0001, for softmax chosen on validation",
+    )
+    patience: int = Field(
+        default=10,
+        ge=1,
+        description="accuracy epochs without a better validation nDCG before it has converged; softmax runs to its end",
+    )
+    accuracy_epochs: int | None = Field(
+        default=None, ge=0, description="accuracy epochs at the most; none: 200, for softmax 60"
+    )
+    unmask: int = Field(default=100, ge=0, description="n, extra items kept in T for each user (Sec. 3.3.2)")
+    unmask_policy: Literal["top", "random", "none"] = Field(
+        default="top", description="which extra items are kept in T"
+    )
+    rows: int | None = Field(
+        default=None, ge=1, description="r_b, users per mini-batch (Sec. 3.3.3); none: all, exactly"
+    )
+    columns: int | None = Field(default=None, ge=1, description="c_b, items per mini-batch; none: all, exactly")
+    eps: float = Field(default=0.01, gt=0, description="ε inside the logarithm of Reg_cov")
+    reg_cov: bool = Field(default=True, description="use the coverage regularizer")
+    reg_skew: bool = Field(default=True, description="use the skewness regularizer")
+    skew_rows: Literal["list", "kept"] = Field(
+        default="list", description="Reg_skew reads the k listed scores, or all kept in T"
+    )
+    mask_seen: bool = Field(default=True, description="leave seen items out of T, as they are out of every list")
+    blocks: Literal["share", "release"] = Field(
+        default="share", description="list length in a mini-batch: its share of k, or as released"
+    )
+    diversity_rate: float = Field(default=0.001, gt=0, le=1, description="Adam's step size in the diversity phase")
+    diversity_epochs: int = Field(
+        default=200, ge=0, description="n_ep, epochs of the diversity phase: points of the curve (prices: at most)"
+    )
+    delta: float = Field(
+        default=0.03, gt=0, le=100, description="δ of the prices ρ·log(f + δ): the smaller, the more coverage counts"
+    )
+    deepest: float = Field(
+        default=0.4, gt=0, le=1, description="prices: the curve ends where so much validation nDCG is lost"
+    )
+    schedule: Literal["sequential", "alternating"] = Field(
+        default="sequential", description="Algorithm 1, or epochs in turn (Q3)"
+    )
+    carry_adam: bool = Field(
+        default=False, description="keep Adam's moments of the accuracy phase for the diversity phase"
+    )
+    seed: int = Field(default=0, ge=0, description="seed of everything random")
+
+    @model_validator(mode="before")
+    @classmethod
+    def preset_fills_what_is_not_given(cls, given: ArgsKwargs) -> ArgsKwargs:
+        """Settings given by name win over the preset's."""
+        values = dict(given.kwargs or {})
+        name = values.get("preset")
+        return ArgsKwargs(given.args, PRESETS.get(name, {}) | values) if isinstance(name, str) else given
+
+    @model_validator(mode="after")
+    def something_to_minimise(self) -> Self:
+        """A diversity phase needs at least one of its regularizers."""
+        if not (self.reg_cov or self.reg_skew) and self.diversity_epochs:
+            raise ValueError("reg_cov and reg_skew are both off: nothing is left to train in the diversity phase")
+        if self.schedule == "alternating" and (self.method == "prices" or self.accuracy == "softmax"):
+            raise ValueError("the alternating schedule is the paper's; set accuracy to bpr or mse, and method to divmf")
+        return self
+
+    @property
+    def epochs(self) -> int:
+        """Accuracy epochs at the most."""
+        given = self.accuracy_epochs
+        return (60 if self.accuracy == "softmax" else 200) if given is None else given
+
+    @property
+    def decay(self) -> float:
+        """L2 regularization of sampled losses and of the diversity phase."""
+        return 0.0001 if self.l2 is None or self.accuracy == "softmax" else self.l2
+
+    def rate(self, epoch: int) -> float:
+        """Adam's step size in an accuracy epoch: constant, or for softmax half a cosine down to zero."""
+        if self.accuracy == "softmax":
+            return (self.learning_rate or 0.15) * (1 + math.cos(math.pi * (epoch - 1) / max(1, self.epochs))) / 2
+        return self.learning_rate or 0.001
+
+
+def check(loss: float, phase: str) -> float:
+    """The loss, if it is a number."""
+    if not math.isfinite(loss):
+        raise TrainingDiverged(
+            f"the {phase} loss became {loss}; choose a smaller learning rate. The epochs before are kept"
+        )
+    return loss
