@@ -20,6 +20,7 @@ LADDER = [
     ["training"],
     ["curve"],
     ["rerank", "runs"],
+    ["tuning"],
     ["fitting"],
     ["estimator"],
     ["report", "experiments"],

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from divmf import fitting
+from divmf import tuning
 from divmf.config import TrainConfig, TrainingDiverged
 from divmf.curve import Point
 from divmf.datasets import marketplace
@@ -130,9 +130,9 @@ def test_stopping_while_lambda_is_chosen_or_right_after_changes_nothing(
             raise KeyboardInterrupt
         return trial(*arguments)
 
-    trial = fitting.trial
+    trial = tuning.trial
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "trial", stopped)
+        patch.setattr(tuning, "trial", stopped)
         with pytest.raises(KeyboardInterrupt):
             next(fit(run, split, config))
     assert not run.tuned

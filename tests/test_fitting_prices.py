@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 import divmf
-from divmf import fitting
+from divmf import fitting, tuning
 from divmf.config import TrainConfig
 from divmf.curve import Curve, Point
 from divmf.datasets import marketplace
-from divmf.fitting import FINEST, GROWTH, Stall, ended, measure_both, refine, rho_between, trial, tuned
+from divmf.fitting import FINEST, GROWTH, Stall, ended, measure_both, refine, rho_between
 from divmf.prices import TOLERANCE
 from divmf.runs import Run
 from divmf.split import Split
+from divmf.tuning import trial, tuned
 
 CONFIG = TrainConfig(k=3, dim=8, l2=2.0, accuracy_epochs=15)
 
@@ -44,7 +45,7 @@ def ndcg_of(peak: float) -> Any:
 def test_the_best_of_what_was_tried_is_taken_and_lies_within_a_quarter_of_an_octave_of_the_peak(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, peak: float
 ) -> None:
-    monkeypatch.setattr(fitting, "trial", ndcg_of(peak))
+    monkeypatch.setattr(tuning, "trial", ndcg_of(peak))
     config = TrainConfig()
     run = Run.start(tmp_path / "run", split, config)
     found = tuned(run, split, config)
@@ -59,7 +60,7 @@ def test_the_best_of_what_was_tried_is_taken_and_lies_within_a_quarter_of_an_oct
 def test_the_search_for_lambda_ends_where_there_is_no_peak(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, peak: float
 ) -> None:
-    monkeypatch.setattr(fitting, "trial", ndcg_of(peak))
+    monkeypatch.setattr(tuning, "trial", ndcg_of(peak))
     run = Run.start(tmp_path / "run", split, TrainConfig())
     found = tuned(run, split, TrainConfig())
     assert 0.01 <= found.l2 <= 1000
@@ -69,19 +70,19 @@ def test_the_search_for_lambda_ends_where_there_is_no_peak(
 def test_of_lambdas_that_tie_the_smallest_is_taken(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitting, "trial", lambda *_: 0.0)
+    monkeypatch.setattr(tuning, "trial", lambda *_: 0.0)
     found = tuned(Run.start(tmp_path / "run", split, TrainConfig()), split, TrainConfig())
     assert 0.01 <= found.l2 <= 4.0
 
 
 def test_lambda_is_chosen_once_and_kept(tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "trial", ndcg_of(5.0))
+    monkeypatch.setattr(tuning, "trial", ndcg_of(5.0))
     config = TrainConfig()
     run = Run.start(tmp_path / "run", split, config)
     found = tuned(run, split, config)
     written = run.tuned_file.read_bytes()
     assert set(json.loads(written)) == {"l2", "tried"}
-    monkeypatch.setattr(fitting, "trial", pytest.fail)
+    monkeypatch.setattr(tuning, "trial", pytest.fail)
     assert tuned(run, split, config) == found
     assert run.tuned_file.read_bytes() == written
 
@@ -92,7 +93,7 @@ def test_lambda_is_chosen_once_and_kept(tmp_path: Path, split: Split, monkeypatc
 def test_what_is_given_or_not_needed_is_not_chosen(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(fitting, "trial", pytest.fail)
+    monkeypatch.setattr(tuning, "trial", pytest.fail)
     config = TrainConfig(**settings)
     run = Run.start(tmp_path / "run", split, config)
     assert tuned(run, split, config) is config
@@ -110,7 +111,7 @@ def test_a_trial_is_a_short_fit_read_on_validation(split: Split) -> None:
 
 
 def test_a_run_uses_the_lambda_it_chose(tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "trial", ndcg_of(5.0))
+    monkeypatch.setattr(tuning, "trial", ndcg_of(5.0))
     config = replace(CONFIG, l2=None, accuracy_epochs=3, diversity_epochs=1)
     chosen = finished(tmp_path / "chosen", split, config)
     l2 = chosen.tuned["l2"]

@@ -13,10 +13,11 @@ from divmf.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.metrics import Measures, measure
 from divmf.model import MF
 from divmf.prices import TOLERANCE, Market, follow
-from divmf.runs import Run, restore_optimiser, write_json
+from divmf.runs import Run, restore_optimiser
 from divmf.split import Split
-from divmf.topk import TopK, recommend, recommend_each
-from divmf.training import EPOCHS, adam, epoch_rng, initial_model
+from divmf.topk import TopK, recommend_each
+from divmf.training import EPOCHS, epoch_rng, initial_model, optimisers_of
+from divmf.tuning import tuned
 
 log = logging.getLogger(__name__)
 
@@ -94,15 +95,6 @@ def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None) ->
         config = tuned(run, split, config)
     training = Training(run, split, config, model, optimisers, points)
     yield from SCHEDULES[config.schedule](training)
-
-
-def optimisers_of(model: MF, config: TrainConfig) -> dict[str, torch.optim.Adam]:
-    """Adam for each phase. The softmax gradient is exact and holds its own λ, so its squares need less memory."""
-    exact = config.accuracy == "softmax"
-    return {
-        ACCURACY: adam(model, config.rate(1), 0.0 if exact else config.decay, 0.99 if exact else 0.999),
-        DIVERSITY: adam(model, config.diversity_rate, config.decay),
-    }
 
 
 def sequential(training: Training) -> Iterator[Point]:
@@ -198,11 +190,11 @@ def refine(run: Run, split: Split, config: TrainConfig, **criterion: float | Non
     stall: Stall | None = None
     with run.locked():
         while True:
-            between = float(value) if name == "rho" else rho_between(run.curve, name, float(value))
-            if between is None or any(point.knob == between for point in run.curve.points) or between <= 0:
+            curve = run.curve
+            between = float(value) if name == "rho" else rho_between(curve, name, float(value))
+            if between is None or any(point.knob == between for point in curve.points) or between <= 0:
                 return
             stall = stall or Stall(run, split, config)
-            curve = run.curve
             smaller = [point for point in curve.operating if (point.knob or 0.0) < between]
             stall.point(between, curve, smaller[-1])
 
@@ -244,52 +236,6 @@ def converged(training: Training) -> bool:
         return len(epochs) >= training.config.epochs
     best = epochs.index(max(epochs)) + 1 if epochs else 0
     return len(epochs) - best >= training.config.patience or len(epochs) >= training.config.epochs
-
-
-TRIAL_EPOCHS, TRIED = 24, (4.0, 8.0, 16.0)
-
-
-def tuned(run: Run, split: Split, config: TrainConfig) -> TrainConfig:
-    """The settings with λ of the softmax loss, chosen on validation by a few short fits if it was not given.
-
-    Doubles or halves from the best so far until both neighbours are worse, then tries half steps.
-    """
-    if config.accuracy != "softmax" or config.l2 is not None or config.epochs == 0:
-        return config
-    if not run.tuned:
-        short, tried = replace(config, accuracy_epochs=min(config.epochs, TRIAL_EPOCHS)), dict[float, float]()
-
-        def best() -> float:
-            return max(tried, key=lambda l2: (tried[l2], -l2))
-
-        def attempt(*l2s: float) -> None:
-            for l2 in l2s:
-                if l2 not in tried:
-                    tried[l2] = trial(split, replace(short, l2=l2))
-                    log.info("λ = %.3g: validation nDCG %.4f after %d epochs", l2, tried[l2], short.epochs)
-
-        attempt(*TRIED)
-        while 0.03 < (centre := best()) < 300 and not {centre / 2, centre * 2} <= set(tried):
-            attempt(centre / 2, centre * 2)
-        attempt(best() * 2**-0.5, best() * 2**0.5)
-        found = {"l2": best(), "tried": [{"l2": l2, "valid_ndcg": ndcg} for l2, ndcg in sorted(tried.items())]}
-        write_json(run.tuned_file, found)
-    return replace(config, l2=float(run.tuned["l2"]))
-
-
-def trial(split: Split, config: TrainConfig) -> float:
-    """The best validation nDCG over the second half of a short fit."""
-    model = initial_model(split.n_users, split.n_items, config)
-    optimiser = optimisers_of(model, config)[ACCURACY]
-    best = 0.0
-    for epoch in range(1, config.epochs + 1):
-        optimiser.param_groups[0]["lr"] = config.rate(epoch)
-        EPOCHS[ACCURACY](model, split.train, config, optimiser, epoch_rng(config.seed, ACCURACY, epoch))
-        if epoch > config.epochs // 2 and (config.epochs - epoch) % 3 == 0:
-            items, scores = recommend(model, split.train.matrix, config.k)
-            found = TopK(items, scores, split.user_ids, split.item_ids)
-            best = max(best, measure(found, split.valid.matrix)["ndcg"])
-    return best
 
 
 def carry(before: torch.optim.Adam, after: torch.optim.Adam) -> None:

@@ -36,6 +36,15 @@ def adam(model: MF, learning_rate: float, l2: float, beta: float = 0.999) -> tor
     )
 
 
+def optimisers_of(model: MF, config: TrainConfig) -> dict[str, torch.optim.Adam]:
+    """Adam for each phase. The softmax gradient is exact and holds its own λ, so its squares need less memory."""
+    exact = config.accuracy == "softmax"
+    return {
+        "accuracy": adam(model, config.rate(1), 0.0 if exact else config.decay, 0.99 if exact else 0.999),
+        "diversity": adam(model, config.diversity_rate, config.decay),
+    }
+
+
 def accuracy_epoch(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Adam, rng: np.random.Generator
 ) -> float:
