@@ -286,16 +286,16 @@ def test_refining_keeps_what_is_there_and_halves_one_interval(copy_of_path: Run,
 def test_a_point_added_between_is_at_least_as_good_as_the_lists_of_its_neighbour(
     copy_of_path: Run, split: Split
 ) -> None:
-    # both judged at the ρ of the new point: score − ρ·cost of the lists
+    # both judged at the ρ of the new point: score + ρ·bonus of the lists
     run = copy_of_path
     refine(run, split, CONFIG, ndcg_drop=0.1)
     new = run.curve.points[-1]
     neighbour = max((p for p in run.curve.operating if p.knob and p.knob < new.knob), key=lambda point: point.knob)
-    market = Stall(run, split, CONFIG).market
+    stall = Stall(run, split, CONFIG)
     values = []
     for point in (new, neighbour):
-        counts, score = market.visit(run.price(point).numpy())
-        values.append(score - new.knob * divmf.prices.costs(counts, CONFIG.delta).sum())
+        counts, score = stall.market.visit(run.price(point).numpy())
+        values.append(score + new.knob * stall.bonus.total(counts).sum())
     assert values[0] >= values[1] - 1e-3
 
 

@@ -9,7 +9,7 @@ import hashlib
 import numpy as np, torch
 from scipy import sparse
 from divmf.model import MF
-from divmf.prices import Market, solve
+from divmf.prices import Bonus, Market, solve
 from divmf.softmax import softmax_gradient
 from divmf.threads import threads
 from divmf.topk import recommend
@@ -19,7 +19,7 @@ model = MF(*(torch.from_numpy(rng.normal(size=size).astype(np.float32)) for size
 met = sparse.csr_array((rng.random((307, 211)) < 0.1).astype(np.float32))
 loss = softmax_gradient(model, met, 0.5)
 lists = recommend(model, met, 5)
-found = solve(Market(model, met, 5), 0.3, np.zeros(211, dtype=np.float32))
+found = solve(Market(model, met, 5), 0.3, np.zeros(211, dtype=np.float32), Bonus())
 print(threads(), loss.hex(), found.gap.hex(), found.score.hex())
 for array in (model.users.grad.numpy(), model.items.grad.numpy(), *lists, found.price):
     print(hashlib.sha256(array.tobytes()).hexdigest())

@@ -85,7 +85,13 @@ class TrainConfig:
         default=200, ge=0, description="n_ep, epochs of the diversity phase: points of the curve (prices: at most)"
     )
     delta: float = Field(
-        default=0.03, gt=0, le=100, description="δ of the prices ρ·log(f + δ): the smaller, the more coverage counts"
+        default=0.1, gt=0, le=100, description="δ of the prices: the smaller, the more it counts to be shown at all"
+    )
+    level: float = Field(
+        default=1.0,
+        gt=0,
+        le=1_000_000,
+        description="prices: how many times its even share of all places an item has when its bonus fades",
     )
     deepest: float = Field(
         default=0.4, gt=0, le=1, description="prices: the curve ends where so much validation nDCG is lost"

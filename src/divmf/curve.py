@@ -21,7 +21,7 @@ class Point:
     epoch         the number of the epoch within the run
     valid, test   metric names and values (see METRICS)
     knob          the setting that made the point, where there is one: ρ of exposure prices
-    gap           how far prices may be from the optimum, in nats of entropy per recommendation
+    gap           how far prices may be from the optimum, in units of ρ per recommendation
     """
 
     phase: str

@@ -12,7 +12,7 @@ from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.metrics import Measures, measure
 from divmf.model import MF
-from divmf.prices import TOLERANCE, Market, follow
+from divmf.prices import TOLERANCE, Bonus, Market, follow
 from divmf.runs import Run, restore_optimiser
 from divmf.split import Split
 from divmf.topk import TopK, recommend_each
@@ -159,12 +159,14 @@ class Stall:
         self.run, self.split, self.config = run, split, config
         self.base = run.model(run.curve.base)
         self.market = Market(self.base, split.train.matrix, config.k)
+        even_share = config.k * split.n_users / split.n_items
+        self.bonus = Bonus(config.delta, config.level * even_share)
 
     def point(self, rho: float, curve: Curve, before: Point) -> Point:
         """Solve for ρ from the point before, measure it, keep it."""
         began = time.perf_counter()
         start = None if before.knob is None else (before.knob, self.run.price(before).numpy())
-        found = follow(self.market, rho, self.config.delta, start)
+        found = follow(self.market, rho, self.bonus, start)
         seconds = time.perf_counter() - began
         price = torch.from_numpy(found.price)
         valid, test = measure_both(replace(self.base, price=price), self.split, self.config.k)
@@ -172,7 +174,7 @@ class Stall:
         point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=found.gap)
         self.run.record_price(point, price)
         log.info(
-            "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.4f nats from the optimum%s",
+            "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.4f ρ from the optimum%s",
             rho, valid["ndcg"], valid["coverage"], valid["gini"], found.gap,
             "" if found.converged else f" (not converged in {found.iterations} steps)",
         )  # fmt: skip

@@ -1,12 +1,14 @@
-"""Exposure prices: lists of a trained model in which showing an item costs the more, the more it is shown.
+"""Exposure prices: lists of a trained model in which showing an item earns the more, the less it is shown.
 
-The (x+1)-th list that shows an item pays ρ·log(x + δ) for it. The best lists under these costs solve
+The (x+1)-th list that shows an item earns a bonus of ρ·log(1 + c/(x + δ)). The best lists with it solve
 
-    max  Σ_lists r̂_ui − ρ Σ_i Φ(f_i),   Φ(f) = Σ_{x<f} log(x + δ) = log Γ(f + δ) − log Γ(δ),
+    max  Σ_lists r̂_ui + ρ Σ_i B(f_i),   B(f) = Σ_{x<f} log(1 + c/(x + δ)),
 
-f_i the number of lists with item i: score against −Σ log f_i!, the entropy of the exposure as Boltzmann counted it.
+f_i the number of lists with item i. For items shown less than c times that is the entropy of the exposure as Boltzmann
+counted it, −Σ log f_i!; for those shown more, the bonus fades, and they stay as popular as they are.
 That is a concave matching problem, and its optimum has a price p_i for each item at which every user, on their own,
-asks for just that list: the top k of r̂_ui − p_i, with ρ log(f_i − 1 + δ) ≤ p_i ≤ ρ log(f_i + δ). See docs/method.md.
+asks for just that list: the top k of r̂_ui − p_i, with −p_i between the bonus of the last showing and that of the next.
+See docs/method.md.
 """
 
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from divmf.topk import recommend
 WIDTH = 64  # candidates kept for each user, beyond k, between passes over all items
 ROUNDS = 256  # passes remembered; after that everybody's candidates are found anew
 CLOSE = 1e-5  # two ways to multiply out a score agree to this, relatively
-# nats of entropy per recommendation that the lists may at most be below the best ones; it aims at half of it
+# by how many ρ per recommendation the lists may at most be below the best ones; it aims at half of it
 TOLERANCE = 0.01
 # the pace of a price: it slows down where it passed its goal, and speeds up where it did not
 DOWN, UP, PACES, FIRST_PACE = 0.7, 1.05, (0.005, 1.0), 0.5
@@ -110,14 +112,42 @@ class Market:
         return float(found.mean()) if len(found) else 0.0
 
 
+@dataclass(frozen=True)
+class Bonus:
+    """What showing an item is worth, in units of ρ.
+
+    delta  δ: the smaller, the more the first showing is worth
+    level  c: the exposure at which the bonus begins to fade
+    """
+
+    delta: float = 0.1
+    level: float = 5.0
+
+    def next(self, shown: Array) -> Array:
+        """log(1 + c/(x + δ)): what one more showing of an item shown x times is worth."""
+        return np.asarray(np.log1p(self.level / (shown + self.delta)))
+
+    def total(self, shown: Array) -> Array:
+        """B(f) = Σ_{x<f} log(1 + c/(x + δ))."""
+        shown, delta, level = shown.astype(np.float64), self.delta, self.level
+        gained = gammaln(shown + delta + level) - gammaln(delta + level) - gammaln(shown + delta) + gammaln(delta)
+        return np.asarray(gained)
+
+    def wanted(self, price: Array, most: int) -> Array:
+        """How often an item would be shown that pays a price for every showing: while the bonus is worth more."""
+        with np.errstate(divide="ignore", over="ignore"):
+            shown = self.level / np.expm1(price) - self.delta
+        return np.where(price > 0, np.clip(np.ceil(shown), 0, most), most)
+
+
 @dataclass(frozen=True, eq=False)
 class Prices:
     """What was found for one ρ.
 
-    price        p_i.  (n_items,) float32
-    gap          proven: no lists are better by more than this, in nats of entropy per recommendation at equal score
-    converged    whether the gap is within the tolerance
-    score, cost  Σ_lists r̂_ui and Σ_i Φ(f_i) of the lists
+    price         p_i, at most 0: a discount.  (n_items,) float32
+    gap           proven: no lists are better by more than this, in units of ρ, per recommendation
+    converged     whether the gap is within the tolerance
+    score, bonus  Σ_lists r̂_ui and Σ_i B(f_i) of the lists
     """
 
     rho: float
@@ -126,14 +156,14 @@ class Prices:
     converged: bool
     iterations: int
     score: float
-    cost: float
+    bonus: float
 
 
 def solve(
-    market: Market, rho: float, start: Array, delta: float = 0.03, tolerance: float = TOLERANCE, iterations: int = 100,
+    market: Market, rho: float, start: Array, bonus: Bonus, tolerance: float = TOLERANCE, iterations: int = 100,
     also: Array | None = None,
 ) -> Prices:  # fmt: skip
-    """The prices for ρ: steps from a start towards ρ log(f + δ), until the best lists are proven good enough.
+    """The prices for ρ: steps from a start towards the bonus of the next showing, until the lists are proven good.
 
     Any prices bound what can be reached (the dual), and any lists reach something (the primal); the gap between the
     lowest bound and the best lists is what is left to gain.
@@ -148,11 +178,11 @@ def solve(
         """The lists at some prices, and what they say of the optimum; f."""
         nonlocal reached, bound, found
         counts, score = market.visit(at, near=rho)
-        cost = float(costs(counts, delta).sum())
-        value = score - rho * cost
+        gained = float(bonus.total(counts).sum())
+        value = score + rho * gained
         if value > reached:
-            reached, found = value, (at, score, cost)
-        bound = min(bound, value + slack(counts, at, rho, delta))
+            reached, found = value, (at, score, gained)
+        bound = min(bound, value + slack(counts, at, rho, bonus, len(market.lists)))
         return counts
 
     if also is not None:
@@ -161,33 +191,28 @@ def solve(
         counts = look(price)
         if bound - reached <= tolerance / 2 * rho * n_shown:
             break
-        lowest = np.where(counts > 0, rho * np.log(np.maximum(counts - 1, 0) + delta), -np.inf)
-        miss = np.clip(price, lowest, rho * np.log(counts + delta)) - price
+        lowest = np.where(counts > 0, -rho * bonus.next(np.maximum(counts - 1, 0)), -np.inf)
+        miss = np.clip(price, lowest, -rho * bonus.next(counts)) - price
         pace = np.clip(np.where(miss * before < 0, DOWN * pace, UP * pace), *PACES)
         before = np.where(miss != 0, miss, before)
         # a price that moves by ρ moves the demand of about half the users who have the item close to their list's end:
         # the more of them there are for each who shows it, the shorter the step to where price and demand meet
-        demand = market.close / 2 * np.log((counts + 1 + delta) / (counts + delta))
+        demand = market.close / 2 * (bonus.next(counts) - bonus.next(counts + 1))
         price = (price + pace * miss / (1 + demand)).astype(np.float32)
     gap = max(0.0, bound - reached) / (rho * n_shown)
     return Prices(rho, found[0], gap, gap <= tolerance, step + 1, found[1], found[2])
 
 
-def costs(counts: Array, delta: float) -> Array:
-    """Φ(f) = Σ_{x<f} log(x + δ) of each item."""
-    return np.asarray(gammaln(counts + delta) - gammaln(delta))
-
-
-def slack(counts: Array, price: Array, rho: float, delta: float) -> float:
-    """Dual minus primal value of the best lists at prices p: Σ_i max_x (p x − ρΦ(x)) − (p f − ρΦ(f)) ≥ 0."""
+def slack(counts: Array, price: Array, rho: float, bonus: Bonus, most: int) -> float:
+    """Dual minus primal value of the best lists at prices p: Σ_i max_{x ≤ most} (p x + ρB(x)) − (p f + ρB(f)) ≥ 0."""
     exact = price.astype(np.float64)
-    wanted = np.maximum(np.floor(np.exp(exact / rho) - delta) + 1, 0)  # the x of the maximum
-    return float((exact * (wanted - counts) - rho * (costs(wanted, delta) - costs(counts, delta))).sum())
+    wanted = bonus.wanted(-exact / rho, most)  # the x of the maximum
+    return float((exact * (wanted - counts) + rho * (bonus.total(wanted) - bonus.total(counts))).sum())
 
 
-def follow(market: Market, rho: float, delta: float, before: tuple[float, Array] | None) -> Prices:
-    """The solution for ρ from that of another ρ, at least as good as its lists are: what they would cost now."""
+def follow(market: Market, rho: float, bonus: Bonus, before: tuple[float, Array] | None) -> Prices:
+    """The solution for ρ from that of another ρ, at least as good as its lists are: what they would earn now."""
     if before is None:
-        return solve(market, rho, np.zeros(market.model.n_items, dtype=np.float32), delta)
+        return solve(market, rho, np.zeros(market.model.n_items, dtype=np.float32), bonus)
     last_rho, price = before
-    return solve(market, rho, (price * (rho / last_rho)).astype(np.float32), delta, also=price)
+    return solve(market, rho, (price * (rho / last_rho)).astype(np.float32), bonus, also=price)
