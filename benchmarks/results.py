@@ -1,173 +1,193 @@
-"""`make results`: the comparison on real data, as docs/results.md and its pictures.
+"""`make results`: every method on five datasets, three seeds, two lengths of lists, as docs/results.md and pictures.
 
-Trains and compares in results/ (what is there is not done again), then writes the page from what was measured.
+Curves are made in results/ (what is there is not made again: about two hours on two cores), then the page is written.
 """
 
+import argparse
 import importlib.metadata
-import subprocess
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import polars as pl
+import numpy as np
 
+from benchmarks.frontier import BASES, DATASETS, KS, SEEDS, Place, Points, make_curves, methods_on, places
+from benchmarks.matched import LOSSES, METRICS, Cells, cells, verdict, weights_of
 from divmf.curve import Curve, Point
-from divmf.estimator import diversify
-from divmf.experiments.compare import DIVERSITY, LOSSES, NAMES, markdown, one_line
+from divmf.ids import Array
 from divmf.report.charts import curve_chart, save_chart
 from divmf.runs import Run, read_json
 
 ROOT = Path(__file__).parent.parent
-DATASETS = {"ml-1m": ("MovieLens-1M", ["ml-1m"]), "epinions-15": ("Epinions-15", ["epinions", "--k-core", "15"])}
+NAMES = {"divmf": "DivMF", "prices": "prices"}
+DEFAULT = ("softmax", "prices")
+Key = tuple[str, str]  # base, method
 
 
-@dataclass(frozen=True)
-class Base:
-    """An accurate model that every method diversifies: the run that trains it, and the other method on top of it."""
-
-    name: str
-    title: str
-    flags: tuple[str, ...]
-    other: str
-
-
-BASES = (
-    Base("softmax", "MF by softmax, the default", (), "divmf"),
-    Base("bpr", "MF by BPR, the paper's", ("--preset", "paper"), "prices"),
-)
+def main() -> None:
+    """Make the curves of the datasets named (of all, if none is), then the page of what is there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*DATASETS, []], help="datasets; all if none is named")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many")
+    parser.add_argument("--folder", type=Path, default=ROOT / "results", help="where curves are kept")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "results.md", help="what is written")
+    asked = parser.parse_args()
+    names, seeds = asked.names or list(DATASETS), SEEDS[: asked.seeds]
+    make_curves(places(asked.folder, names, seeds), lambda line: print(line, flush=True))
+    asked.page.write_text(page(asked.folder, names, seeds))
 
 
-def main(names: Sequence[str] = (), folder: Path = ROOT / "results") -> None:
-    """Train and compare on the datasets named; on all, if none is, and then write the page."""
-    pages = [INTRODUCTION]
-    for name in names or DATASETS:
-        title, data = DATASETS[name]
-        curves = {}
-        for base in BASES:
-            run, out = folder / f"{name}-{base.name}", folder / f"{name}-{base.name}-compare"
-            divmf("train", *data, "-o", str(run), *base.flags)
-            other = on_same_base(run, folder / f"{name}-{base.name}-{base.other}", base.other)
-            if not (out / "matched.parquet").exists():
-                divmf("compare", str(run), "-o", str(out), "--also", str(other))
-            curves[base.name] = pl.read_parquet(out / "curves.parquet")
-            image = ROOT / "docs" / "img" / f"curves-{name}-{base.name}.png"
-            image.parent.mkdir(exist_ok=True)
-            save_chart(curve_chart(drawn(curves[base.name]), k=5), image)
-            table = pl.read_parquet(out / "matched.parquet")
-            pages.append(section(name, title, data, base, Run.open(run), table, curves[base.name]))
-        pages.append(against_bpr(title, curves))
-    if names:
-        return
+def page(folder: Path, names: Sequence[str], seeds: Sequence[int]) -> str:
+    """The whole of it."""
+    sections, standing = [], {frame: Counter[tuple[str, str]]() for frame in FRAMES}
+    for name in names:
+        found = [seed for seed in seeds if (Place(name, "bpr", seed, folder).run / "done").exists()]
+        sections.append(about(name, folder, found))
+        draw(name, folder, ROOT / "docs" / "img" / f"curves-{name}.png")
+        sections.append(f"![{DATASETS[name][0]}: accuracy against diversity](img/curves-{name}.png)")
+        for frame, text in FRAMES.items():
+            tables = {k: table_of(name, folder, found, k, frame) for k in KS}
+            for made in tables.values():
+                count(name, made, standing[frame])
+            sections += [f"### {DATASETS[name][0]}: {text}", *(metric_table(metric, tables) for metric in METRICS)]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("divmf", "torch", "numba", "polars"))
-    pages.append(f"Made with {versions}.\n")
-    (ROOT / "docs" / "results.md").write_text("\n\n".join(pages))
+    return "\n\n".join([INTRODUCTION, summary(standing, names), *sections, f"Made with {versions}.\n"])
 
 
-def on_same_base(run: Path, folder: Path, method: str) -> Path:
-    """A run that diversifies the model of another run with another method."""
-    opened = Run.open(run)
-    model, config = opened.model(opened.curve.base), opened.config
-    diversify(
-        model.users, model.items, opened.split, run=folder, method=method, accuracy=config.accuracy, k=config.k,
-        seed=config.seed,
-    )  # fmt: skip
-    return folder
+FRAMES = {
+    "shared": "loss from the shared model, MF by softmax",
+    "bpr": "loss from MF by BPR, on either model",
+}
 
 
-def against_bpr(title: str, curves: dict[str, pl.DataFrame]) -> str:
-    """What every method on either base reaches at a loss from the BPR model's accuracy."""
-    made = {base: {name: curve_of(rows) for (name,), rows in table.group_by("method", maintain_order=True)}
-            for base, table in curves.items()}  # fmt: skip
-    start = next(iter(made["bpr"].values())).base.valid["ndcg"]
+def table_of(name: str, folder: Path, seeds: Sequence[int], k: int, frame: str) -> dict[Key, Cells]:
+    """The cells of every method in a frame: on the shared model alone, or on either, the loss counted from BPR's."""
+    bases = ["softmax"] if frame == "shared" else list(BASES)
+    start = [start_of(name, bases[-1], seed, folder, k) for seed in seeds]
+    weights = [weights_of(len(start[0]), seed=0)] * len(seeds)  # the same users in all seeds: they are who is drawn
+    made = {}
+    for base in bases:
+        for method in methods_on(base):
+            files = [Place(name, base, seed, folder).file(method, k) for seed in seeds]
+            if all(file.exists() for file in files):
+                made[base, method] = cells([Points.load(file) for file in files], start, weights)
+    return made
+
+
+DRAWN = ("prices", "divmf", "kwon", "karakaya", "fairmatch", "uimatch", "bayes_rule", "sinkhorn", "fairrec")
+
+
+def draw(name: str, folder: Path, file: Path) -> None:
+    """The curves of seed 0 on the softmax model, k = 5: the paper's four, and the strongest of the others."""
+    place = Place(name, "softmax", 0, folder)
+    loaded = {method: Points.load(place.file(method, 5)) for method in DRAWN if place.file(method, 5).exists()}
+    file.parent.mkdir(exist_ok=True)
+    save_chart(curve_chart({NAMES.get(method, method): curve_of(made) for method, made in loaded.items()}, k=5), file)
+
+
+def curve_of(points: Points) -> Curve:
+    """The test metrics of the points as a curve."""
+    rows = zip(points.knob, points.coverage, points.entropy, points.gini, points.ndcg.mean(axis=1), strict=True)
+    made = []
+    for number, (knob, *values) in enumerate(rows):
+        test = dict(zip((*METRICS, "ndcg"), map(float, values), strict=True))
+        made.append(Point("diversity" if number else "accuracy", number, test, test, knob=float(knob)))
+    return Curve(tuple(made))
+
+
+def start_of(name: str, base: str, seed: int, folder: Path, k: int) -> Array:
+    """The users' test nDCG of the model itself: what every curve on it begins with."""
+    return np.asarray(Points.load(Place(name, base, seed, folder).file("prices", k)).ndcg[0])
+
+
+def count(name: str, table: Mapping[Key, Cells], standing: Counter[tuple[str, str]]) -> None:
+    """How the default stands in the cells of 5, 10 and 20%."""
+    others = {" on ".join(key): made for key, made in table.items() if key != DEFAULT and key[1] != "prices"}
+    for loss in range(1, len(LOSSES)):
+        for metric in range(len(METRICS)):
+            standing[name, verdict(table[DEFAULT], others, loss, metric)[0]] += 1
+
+
+def summary(standing: Mapping[str, Counter[tuple[str, str]]], names: Sequence[str]) -> str:
+    """The default against all others, cell by cell."""
     lines = [
-        f"## {title}: loss counted from MF by BPR, on either base",
-        "Both gains at once: a more accurate model, and a better way to diversify it. Coverage / entropy / Gini on test"
-        " at the points chosen on validation.",
-        "| base | method | 5% | 10% | 20% |",
+        "## Where the default stands",
+        "",
+        "Cells (dataset × k × metric × loss of 5, 10, 20%) in which softmax + prices is clearly better than every other"
+        " method (the interval of every paired difference on its side), not distinguishable from the best, or clearly"
+        " behind some other:",
+        "",
+        "| | dataset | clearly best | not distinguishable | behind |",
         "|---|---|---|---|---|",
     ]
-    for base, methods in made.items():
-        for name, curve in methods.items():
-            cells = []
-            for loss in (0.05, 0.1, 0.2):
-                found = [curve.best_within(loss, metric, start).test[metric] for metric in DIVERSITY]
-                cells.append(" / ".join(f"{value:.3f}" for value in found))
-            lines.append(f"| {base} | {name} | {' | '.join(cells)} |")
-    return "\n".join([*lines[:1], "", lines[1], "", *lines[2:]])
+    for frame, counts in standing.items():
+        for name in [*names, "all"]:
+            found = [sum(n for (where, how), n in counts.items() if how == kind and name in (where, "all"))
+                     for kind in ("best", "tied", "behind")]  # fmt: skip
+            shown = " | ".join(f"{n} ({n / max(1, sum(found)):.0%})" for n in found)
+            title = f"**{name}**" if name == "all" else DATASETS[name][0]
+            lines.append(f"| {FRAMES[frame]} | {title} | {shown} |")
+    return "\n".join(lines)
 
 
-DRAWN = ("prices", "DivMF", "kwon", "karakaya", "fairmatch", "uimatch", "bayes_rule", "sinkhorn", "fairrec")
+def metric_table(metric: str, tables: Mapping[int, Mapping[Key, Cells]]) -> str:
+    """One metric of all methods, for each k and loss, ± half the interval; the best in bold."""
+    column, sign = list(METRICS).index(metric), METRICS[metric]
+    heads = [f"k={k}, {loss:.0%}" for k in tables for loss in LOSSES]
+    lines = [f"**{metric.capitalize()}**", "", f"| | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    keys = list(next(iter(tables.values())))
+    several = len({base for base, _ in keys}) > 1
+    best = {k: np.max([sign * made.value[:, column] for made in table.values()], axis=0) for k, table in tables.items()}
+    for key in keys:
+        shown = []
+        for k, table in tables.items():
+            low, high = table[key].interval()
+            for loss, value in enumerate(table[key].value[:, column]):
+                text = f"{value:.3f}"
+                bold = f"**{text}**" if sign * value >= best[k][loss] else text
+                shown.append(f"{bold} ± {(high - low)[loss, column] / 2:.3f}")
+        method = NAMES.get(key[1], key[1])
+        lines.append(f"| {method}{f' on {key[0]}' if several else ''} | {' | '.join(shown)} |")
+    return "\n".join(lines)
 
 
-def drawn(points: pl.DataFrame) -> dict[str, Curve]:
-    """The paper's four, and the strongest of the others: all fifteen do not fit one picture."""
-    curves = {name: curve_of(points.filter(pl.col("method") == name)) for name in DRAWN}
-    return {name: made if name in NAMES.values() else one_line(made) for name, made in curves.items()}
+def about(name: str, folder: Path, seeds: Sequence[int]) -> str:
+    """The data, and the models that every method starts from."""
+    lines = [f"## {DATASETS[name][0]}", ""]
+    for base in BASES:
+        runs = [Run.open(Place(name, base, seed, folder).run) for seed in seeds]
+        data = read_json(runs[0].config_file)["data"]
+        ndcg = [np.mean([start_of(name, base, seed, folder, k) for seed in seeds]) for k in KS]
+        if base == "softmax":
+            l2 = ", ".join(f"{run.tuned['l2']:.3g}" for run in runs)
+            lines.append(f"{data['users']:,} users, {data['items']:,} items, {len(seeds)} seeds. λ chosen: {l2}.")
+        at = ", ".join(f"nDCG@{k} {value:.4f}" for k, value in zip(KS, ndcg, strict=True))
+        lines.append(f"MF by {base} on test: {at}.")
+        chosen = Place(name, base, 0, folder).settings
+        if chosen.exists():
+            tuned = {method: found for method, found in read_json(chosen).items() if found}
+            said = "; ".join(f"{method} {', '.join(f'{key} {value}' for key, value in found.items())}"
+                             for method, found in tuned.items())  # fmt: skip
+            lines.append(f"Settings chosen on validation: {said or 'the defaults'}.")
+    return "\n".join(lines)
 
 
-def curve_of(points: pl.DataFrame) -> Curve:
-    """A method's rows of the table of points as its curve."""
-    return Curve(tuple(
-        Point(row["phase"], row["epoch"], *(parts(row, part) for part in ("valid", "test")), knob=row["knob"])
-        for row in points.iter_rows(named=True)
-    ))  # fmt: skip
+INTRODUCTION = f"""# Results
 
+Every method on the lists of the same MF model (32 dimensions): five datasets, {len(SEEDS)} seeds (each with its own
+split and models), lists of 5 and 10. `prices` are exposure prices, the default; `DivMF` is the paper's diversity
+phase; the others are rerankers, which choose from 100 candidates a user. Two frames, so that the gain of a better
+model and of a better way to diversify it are not mixed: first all methods on the softmax model, the loss counted from
+it; then methods on either model, the loss counted from MF by BPR.
 
-def parts(row: dict[str, float], part: str) -> dict[str, float]:
-    """The metrics of one part of a row of the table of points."""
-    return {name.removeprefix(f"{part}_"): value for name, value in row.items() if name.startswith(f"{part}_")}
-
-
-def divmf(*words: str) -> None:
-    """Run a command of ours."""
-    subprocess.run([sys.executable, "-m", "divmf", *words], check=True)
-
-
-INTRODUCTION = """# Results
-
-Every method on the lists of the same MF model (32 dimensions), k = 5, seed 0: first on the default model (softmax),
-then on the paper's (BPR), so that the gain of a better model and of a better way to diversify it are not mixed.
-`prices` are exposure prices (the default), `DivMF` is the paper's diversity phase. Rerankers choose from 100 candidates
-a user; prices and DivMF from all items. For each metric and loss, the knob (and the variant of the method) is the one
-with the best value **on validation** among those that lose at most so much validation nDCG; what stands here is the
-**test**, ± half a 95% interval over resampled users. "nDCG change" is the paired change on test at the point chosen for
-Gini; "seconds" is one list-making at the slowest setting (prices and DivMF: their whole curve). Differences of a few
-hundredths at one loss are within the noise of the choice: a point is chosen by a validation nDCG that is itself known
-to a few per cent. One command makes it all:
+What stands in a cell is the value of the metric on test where the method's curve has lost so much **test nDCG** (the
+best value up to there; the end of the curve if it never loses so much), averaged over seeds, ± half a 95% interval over
+resampled users: how well accuracy is known decides how well the place on the curve is. A method's settings other than
+its knob are chosen on validation (seed 0, k = 5, the area over its validation curve) and used for all seeds and k. At
+1% nothing can be told from noise. One command makes it all:
 
     make results"""
 
 
-def section(
-    name: str, title: str, data: list[str], about_base: Base, run: Run, table: pl.DataFrame, curves: pl.DataFrame
-) -> str:
-    """What one data set showed."""
-    base, about = run.curve.base, read_json(run.config_file)["data"]
-    text = [
-        f"## {title}, {about_base.title}",
-        f"{about['users']:,} users, {about['items']:,} items;"
-        f" `divmf train {' '.join([*data, *about_base.flags])} -o RUN`, then `divmf compare RUN -o OUT`."
-        f" MF on test: nDCG {base.test['ndcg']:.4f}, coverage {base.test['coverage']:.3f},"
-        f" entropy {base.test['entropy']:.3f}, Gini {base.test['gini']:.3f}.",
-        f"![{title}: accuracy against diversity](img/curves-{name}-{about_base.name}.png)",
-    ]
-    for loss in LOSSES:
-        text += [f"### {title}, {about_base.name}: {loss:.0%} validation nDCG loss", markdown(table, loss)]
-    text += [f"### {title}, {about_base.name}: the strongest end of each knob", ends(curves)]
-    return "\n\n".join(text)
-
-
-def ends(curves: pl.DataFrame) -> str:
-    """Where each method's most even setting leads, whatever it costs."""
-    lines = ["| method | knob | nDCG on test | coverage | entropy | Gini |", "|---|---|---|---|---|---|"]
-    for (name,), points in curves.group_by("method", maintain_order=True):
-        last = points.sort("valid_gini").row(0, named=True)
-        knob = f"epoch {last['epoch']}" if last["knob"] is None else f"{last['knob']:.3g}"
-        found = " | ".join(f"{last[f'test_{metric}']:.4f}" for metric in ("ndcg", "coverage", "entropy", "gini"))
-        lines.append(f"| {name} | {knob} | {found} |")
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
