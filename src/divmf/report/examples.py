@@ -49,9 +49,13 @@ def item_cell(item: int, split: Split, titles: Mapping[Any, str], chosen: bool, 
     """An item, bold if new, ticked if the person chose it, and how many people met it."""
     if item < 0:
         return None
-    name = Markup("<b>{}</b>" if new else "{}").format(name_of(item, split, titles))
-    met = int(split.train.popularity[item])
-    return Markup("{}{} <small>{} met it</small>").format(name, " ✓" if chosen else "", f"{met:,}")
+    return listed_item(name_of(item, split, titles), f"{split.train.popularity[item]:,} met it", chosen, new)
+
+
+def listed_item(name: str, note: str, chosen: bool, new: bool) -> Markup:
+    """A place in someone's list: bold if new, ticked if the person chose it, a note in small print."""
+    shown = Markup("<b>{}</b>" if new else "{}").format(name)
+    return Markup("{}{} <small>{}</small>").format(shown, " ✓" if chosen else "", note)
 
 
 def name_of(item: int, split: Split, titles: Mapping[Any, str]) -> str:
