@@ -168,8 +168,8 @@ def trials(
         method, left = METHODS[name], budget - (perf_counter() - start)
         fewest = ceil(log2(len(method.grid))) + 1
         if expected * fewest > left:
-            needs = f"it would take about {in_words(expected * fewest)} on lists of this number and length"
-            yield LeftOut(name, f"{needs}; give it more time with --budget")
+            why = f"it would take about {in_words(expected * fewest)}, more than was left of the {in_words(budget)}"
+            yield LeftOut(name, f"{why} for all rerankers; give them more time with --budget")
             continue
         whole = 2 * expected * (len(method.grid) + REFINEMENTS) <= left / (len(runnable) - number)
         yield trial(method, settings, subject, people, (replaced, whole, seed))
@@ -252,13 +252,9 @@ def accuracy(
     if subject.test is None:
         return {}, {}
     own, counted = subject.hits(subject.shown)
-    levels = mean_estimates(own, counted, (0, 1), resamples, seed)
-    changes = (
-        np.stack([each.hits[:, 0] - own[:, 0] for each in found if each.hits is not None], axis=1) if found else None
-    )
-    differences = [] if changes is None else mean_estimates(changes, counted, (-1, 1), resamples, seed)
-    names = [each.method for each in found]
-    return dict(zip(("ndcg", "hit"), levels, strict=True)), dict(zip(names, differences, strict=True))
+    changes = [each.hits[:, :1] - own[:, :1] for each in found if each.hits is not None]
+    ndcg, hit, *losses = mean_estimates(np.hstack([own, *changes]), counted, resamples, seed)
+    return {"ndcg": ndcg, "hit": hit}, {each.method: loss for each, loss in zip(found, losses, strict=True)}
 
 
 def in_words(seconds: float) -> str:

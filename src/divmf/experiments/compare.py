@@ -33,6 +33,7 @@ class Rival:
     curve: Curve
     lists: Callable[[Point], TopK]
     seconds: float
+    settings: Callable[[Point], Mapping[str, Any]] = lambda point: {}  # of a reranker, at one of its points
 
     @property
     def drawn(self) -> Curve:
@@ -95,12 +96,14 @@ def rival_of(method: Method, candidates: TopK, split: Split, k: int, seed: int) 
         settings += [variant] * len(made)
     known = unseen(candidates, split.seen)
 
+    def settings_at(point: Point) -> Mapping[str, Any]:
+        return {**settings[points.index(point)], method.knob: point.knob}
+
     def lists(point: Point) -> TopK:
-        place = points.index(point)
-        return method.run(known, k, {**settings[place], method.knob: point.knob}, split.train, seed)
+        return method.run(known, k, settings_at(point), split.train, seed)
 
     seconds = max(point.seconds or 0.0 for point in points) / 2  # a point makes two lists: validation and test
-    return Rival(method.name, Curve(tuple(points)), lists, seconds)
+    return Rival(method.name, Curve(tuple(points)), lists, seconds, settings_at)
 
 
 def crossing(points: Sequence[Point], loss: float, whole: bool) -> float | None:

@@ -9,9 +9,10 @@ from markupsafe import Markup
 
 from divmf.metrics import METRICS
 from divmf.report.findings import NOW, Findings
+from divmf.report.methods import rerank_command
 from divmf.report.reranked import examples, rerankers
 from divmf.report.rows import shares_by_tenth
-from divmf.report.section import Cell, Figure, Section, Table, Text, percent, signed
+from divmf.report.section import Cell, Figure, Section, Table, Text, percent, relative, signed
 from divmf.report.story import better, label
 from divmf.rerank import METHODS
 
@@ -63,11 +64,13 @@ def answer(found: Findings) -> Section:
         (percent(own["coverage"]), "of the catalogue is shown to someone"),
         (percent(own["head_share"]), f"of all places go to the {head} tenth of the items"),
         (f"{own['gini']:.2f}", "Gini index: 0 shows all items alike, 1 one item only"),
-        (f"{round(exp(own['entropy'])):,}", "items shown equally often would be as varied (from the entropy)"),
     ]
     if found.accuracy:
         ndcg = found.accuracy["ndcg"]
         cards.append((f"{ndcg:.4f}", f"nDCG@{subject.k}, how good the lists are ({ndcg.low:.4f}–{ndcg.high:.4f})"))
+    else:
+        varied = f"{round(exp(own['entropy'])):,}"
+        cards.append((varied, "items shown equally often would be as varied (from the entropy)"))
     return Section("In short", [first, finding(found)], cards)
 
 
@@ -96,16 +99,11 @@ def finding(found: Findings) -> str:
 def cost(found: Findings, method: str) -> str:
     """What a reranker costs in accuracy, and how sure that is."""
     loss, ndcg = found.losses[method], found.accuracy["ndcg"]
-    share = f" ({signed_percent(loss / ndcg)})" if ndcg else ""
+    share = f" ({relative(loss / ndcg)})" if ndcg else ""
     text = f"On the test, nDCG@{found.subject.k} changes by {signed(loss)}{share}"
     if loss.low <= 0 <= loss.high:
         return text + "; its 95% interval holds zero, so these people cannot tell whether accuracy is lost."
     return text + f", with a 95% interval from {signed(loss.low)} to {signed(loss.high)}."
-
-
-def signed_percent(share: float) -> str:
-    """A relative change with its sign."""
-    return f"{'+' if share > 0 else ''}{percent(share)}"
 
 
 def question(found: Findings) -> Section:
@@ -218,11 +216,11 @@ def next_steps(found: Findings) -> Section:
     commands = {}
     if best is not None:
         settings = {**best.settings, METHODS[best.method].knob: best.picked.knob}
-        sets = " ".join(f"--set {name}={value:g}" if isinstance(value, float) else f"--set {name}={value}"
-                        for name, value in settings.items())  # fmt: skip
         train = " --train TRAIN" if METHODS[best.method].takes_train and found.subject.train is not None else ""
-        commands[f"divmf rerank {found.source} --method {best.method} {sets} --k {k} --catalog {found.catalog}{train}"
-                 " -o better.parquet"] = "write the most even lists of this page, everybody’s"  # fmt: skip
+        more = f"--k {k} --catalog {found.catalog}{train} -o better.parquet"
+        commands[rerank_command(found.source, best.method, settings, more)] = (
+            "write the most even lists of this page, everybody’s"
+        )
     if found.subject.test is None:
         commands[f"divmf audit {found.source} --catalog {found.catalog} -k {k} --test TEST -o report.html"] = (
             "this page, with what each reranker costs in accuracy; TEST holds user_id and item_id of later choices"

@@ -9,10 +9,10 @@ from divmf.audit import Subject, Trial
 from divmf.metrics import METRICS
 from divmf.report.examples import listed_item
 from divmf.report.findings import NOW, Findings
+from divmf.report.methods import knob_of, method_table
 from divmf.report.section import Cell, Figure, Section, Table, Text, change, percent
-from divmf.rerank import METHODS
 
-SHOWN_METRICS = ("coverage", "entropy", "gini", "head_share", "tail_share")
+SHOWN_METRICS = ("coverage", "entropy", "gini", "head_share")
 
 
 def rerankers(found: Findings, charts: Mapping[str, Any]) -> Section:
@@ -41,7 +41,7 @@ def rerankers(found: Findings, charts: Mapping[str, Any]) -> Section:
             " the ring the most even lists within what may be replaced. Click a method in the legend to see it alone.",
         )
     ] if "rerankers" in charts else []  # fmt: skip
-    tables = [trial_table(found)] if found.trials else []
+    tables = [trial_table(found), method_table([each.method for each in found.by_evenness])] if found.trials else []
     if found.left_out:
         rows: list[list[Cell]] = [[each.method, each.why] for each in found.left_out]
         tables.append(Table(["Not tried", "why"], rows, left=(0, 1)))
@@ -86,7 +86,7 @@ def trial_table(found: Findings) -> Table:
 
 def with_knob(trial: Trial) -> Markup:
     """A method and how it was set."""
-    return Markup("{} <small>{} = {:g}</small>").format(trial.method, METHODS[trial.method].knob, trial.picked.knob)
+    return Markup("{} <small>{}</small>").format(trial.method, knob_of(trial.method, trial.picked.knob))
 
 
 def examples(found: Findings) -> Section:
