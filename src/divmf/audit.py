@@ -157,7 +157,7 @@ def trials(
     """Each reranker that can run, the fastest first, while its expected time is within what is left of the budget.
 
     people: rows of the lists to keep as examples; replaced: the share of the places a reranker may replace;
-    budget: seconds for all of them together. The budget decides whether a method is tried, never what it gives.
+    budget: seconds for all of them together; a method with little time has its grid bisected instead of swept.
     """
     start = perf_counter()
     found = {name: ready(method, subject, seed) for name, method in METHODS.items() if name not in NOT_TRIED}
@@ -253,7 +253,8 @@ def accuracy(
         return {}, {}
     own, counted = subject.hits(subject.shown)
     changes = [each.hits[:, :1] - own[:, :1] for each in found if each.hits is not None]
-    ndcg, hit, *losses = mean_estimates(np.hstack([own, *changes]), counted, resamples, seed)
+    ranges = [(0.0, 1.0)] * 2 + [(-1.0, 1.0)] * len(changes)
+    ndcg, hit, *losses = mean_estimates(np.hstack([own, *changes]), counted, ranges, resamples, seed)
     return {"ndcg": ndcg, "hit": hit}, {each.method: loss for each, loss in zip(found, losses, strict=True)}
 
 

@@ -43,12 +43,13 @@ def resampled(
     return np.array([statistics(np.bincount(draw, minlength=n_users)) for draw in draws])
 
 
-def mean_estimates(values: Array, counted: Array, resamples: int = 200, seed: int = 0) -> list[Estimate]:
+def mean_estimates(
+    values: Array, counted: Array, ranges: Sequence[tuple[float, float]], resamples: int = 200, seed: int = 0
+) -> list[Estimate]:
     """The mean of each column over the users that count, with its 95% interval; all columns share their draws.
 
-    values (n_users, columns), counted (n_users,) bool. A mean lies between the least and the largest value, and so
-    does its interval. A column of differences gives what `metrics.compare` gives, without counting the whole
-    catalogue again for every resample.
+    values (n_users, columns), counted (n_users,) bool, ranges: what a mean can be, a pair a column. A column of
+    differences gives what `metrics.compare` gives, without counting the whole catalogue for every resample.
     """
 
     def means(weights: Array) -> Array:
@@ -57,7 +58,5 @@ def mean_estimates(values: Array, counted: Array, resamples: int = 200, seed: in
 
     middle = means(np.ones(len(values), dtype=np.int64))
     errors = resampled(means, len(values), resamples, np.random.default_rng(seed)).std(axis=0, ddof=1)
-    return [
-        Estimate.around(*column)
-        for column in zip(*(part.tolist() for part in (middle, errors, values.min(0), values.max(0))), strict=True)
-    ]
+    columns = zip(middle.tolist(), errors.tolist(), ranges, strict=True)
+    return [Estimate.around(value, error, *ends) for value, error, ends in columns]

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from divmf.curve import Curve, Point
+from divmf.curve import Curve, Point, sign_of
 from divmf.metrics import METRICS, Estimate
 from divmf.report.methods import in_short, knob_of, method_table, rerank_command
 from divmf.report.section import (
@@ -24,7 +24,7 @@ from divmf.report.section import (
 from divmf.rerank import METHODS
 from divmf.split import Split
 
-DIVERSITY = ("coverage", "entropy", "gini")
+DIVERSITY = ("gini", "coverage", "entropy")
 USUAL_LOSS = 0.05
 
 
@@ -71,13 +71,13 @@ class Comparison:
         """The test numbers of a method at a loss."""
         return next(row for row in self.rows if row["method"] == method and row["loss"] == loss)
 
-    def point(self, method: str, loss: float) -> Point:
-        """The most even point of a method within a loss, on validation."""
-        return self.curves[method].best_within(loss, "gini")
+    def point(self, method: str, loss: float, metric: str = "gini") -> Point:
+        """The best point of a method within a loss, on validation."""
+        return self.curves[method].best_within(loss, metric)
 
-    def choice(self, loss: float) -> str:
-        """The method to choose at a loss: the most even lists on validation; of equals, the first."""
-        return min(self.curves, key=lambda method: self.point(method, loss).valid["gini"])
+    def choice(self, loss: float, metric: str = "gini") -> str:
+        """The method to choose at a loss: the best on validation; of equals, the first."""
+        return max(self.curves, key=lambda name: sign_of(metric) * self.point(name, loss, metric).valid[metric])
 
     def as_good(self, loss: float) -> list[str]:
         """The other methods whose test Gini interval meets that of the choice."""
@@ -127,12 +127,21 @@ def improves(story: Comparison, method: str, loss: float) -> bool:
 
 def reason(story: Comparison, loss: float) -> str:
     """Why the choice at a loss is the choice, and what else would do."""
-    chosen, others = story.choice(loss), story.as_good(loss)
+    chosen, others, row = story.choice(loss), story.as_good(loss), story.row(story.choice(loss), loss)
     text = f"What {chosen} does: {in_short(chosen)}. It was chosen on validation; all numbers here are the test."
+    if row["ndcg_change"] < -loss:
+        text += f" There it cost {percent(-row['ndcg_change'])}, more than the {percent(loss, 0)} of validation."
+    widest = story.choice(loss, "coverage")
+    if widest != chosen:
+        text += (
+            f" For coverage alone, {widest} goes further: {story.row(widest, loss)['coverage']:.0%} of the catalogue."
+        )
     if not others:
-        return text + " On the test, too, no other method comes within its 95% interval."
+        return text + " In evenness, no other method comes within its 95% interval."
     own = next(iter(story.curves))
-    near = f" As far as the intervals can tell, {listing(others)} {'does' if len(others) == 1 else 'do'} as well."
+    near = (
+        f" In evenness, {listing(others)} {'does' if len(others) == 1 else 'do'} as well, as far as intervals can tell."
+    )
     if own in others:
         near += f" Of these, {own} needs no step after the model: the lists come out of it as they are."
     quickest = min([chosen, *others], key=lambda name: story.row(name, loss)["seconds"])
@@ -283,7 +292,7 @@ def estimate(row: Mapping[str, Any], metric: str) -> Estimate:
 def best_number(story: Comparison, loss: float, metric: str) -> str:
     """The best value of a column, as it is written."""
     values = [story.row(name, loss)[metric] for name in story.curves]
-    return number(max(values) if METRICS[metric].better == "high" else min(values))
+    return number(max(values, key=lambda value: sign_of(metric) * float(value)))
 
 
 def bold(value: Estimate, best: str) -> Cell:
