@@ -10,7 +10,7 @@ import polars as pl
 import typer
 
 from divmf.cli import app
-from divmf.cli.console import Out, strict
+from divmf.cli.console import Out, hushed, strict
 from divmf.cli.inputs import check_output, naming, positive_share
 from divmf.cli.options import command
 
@@ -103,10 +103,9 @@ def try_rerankers(
         why = "no list holds more than what was shown" if not subject.spare else "--budget 0 tries none"
         out.note(f"no reranker is tried: {why}")
         return [], [] if not subject.spare else [LeftOut("all of them", why)]
-    logging.getLogger("divmf.rerank").setLevel(logging.ERROR)  # what a sweep passes through is no news
     total = len(METHODS) - len(NOT_TRIED)
     found: list[Any] = []
-    with out.progress("rerankers", total) as bar:
+    with hushed("divmf.rerank"), out.progress("rerankers", total) as bar:
         for number, each in enumerate(trials(subject, people, replaced, budget, seed), 1):
             found.append(each)
             bar.update(f"reranker {each.method}", number, total, {})

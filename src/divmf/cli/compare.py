@@ -1,6 +1,5 @@
 """divmf compare."""
 
-import logging
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,11 +10,9 @@ import polars as pl
 import typer
 
 from divmf.cli import app
-from divmf.cli.console import Out
+from divmf.cli.console import Out, hushed
 from divmf.cli.inputs import positive_share
 from divmf.cli.options import command
-
-log = logging.getLogger(__name__)
 
 
 @command(app, "compare")
@@ -46,7 +43,6 @@ def compare(
 
     shares = [positive_share(text.strip(), "--losses") for text in losses.split(",")]
     names = list(METHODS) if methods is None else [find_method(name.strip()).name for name in methods.split(",")]
-    logging.getLogger("divmf.rerank").setLevel(logging.ERROR)  # what a sweep passes through is no news
     opened = Run.open(run)
     opened.curve.choose(ndcg_drop=0.0)  # a run without points has nothing to compare
     titles = {} if catalog is None else read_catalog(catalog)[1]
@@ -56,13 +52,13 @@ def compare(
     found: list[Any] = []
     base = None
     n_rivals = len(names) + 1 + len(others)
-    with out.progress("comparing", n_rivals) as bar:
+    with hushed("divmf.rerank"), out.progress("comparing", n_rivals) as bar:
         for number, rival in enumerate(rivals(opened, candidates, names, also=others), 1):
             base = rival.lists(rival.curve.base) if base is None else base
             rows += matched(rival, base, split, shares)
             found.append(rival)
             bar.update(rival.name, number, n_rivals, {"seconds": rival.seconds})
-    with out.progress(f"writing {output}", None):
+    with hushed("divmf.rerank"), out.progress(f"writing {output}", None):
         write_tables(rows, found, output)
         write_report(rows, found, opened, base, output / "report.html", candidates, titles)
     print_tables(out, rows, shares)
