@@ -7,7 +7,8 @@ import pytest
 
 from divmf.curve import Curve, Point
 from divmf.report.charts import curve_chart
-from divmf.report.comparison import Comparison, answer, at_losses, choosing, next_steps, reason, sections
+from divmf.report.compared import Comparison
+from divmf.report.comparison import answer, at_losses, choosing, next_steps, reason, sections
 from divmf.report.methods import in_short, rerank_command
 from divmf.report.page import write_page
 from divmf.report.section import cell, duration, listing, relative

@@ -152,7 +152,7 @@ class LeftOut:
 
 
 def trials(
-    subject: Subject, people: Sequence[int], replaced: float = 0.2, budget: float = 30.0, seed: int = 0
+    subject: Subject, people: Sequence[int], replaced: float = 0.2, budget: float = 25.0, seed: int = 0
 ) -> Iterator[Trial | LeftOut]:
     """Each reranker that can run, the fastest first, while its expected time is within what is left of the budget.
 

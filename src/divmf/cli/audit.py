@@ -39,7 +39,7 @@ def audit(
         Path | None, typer.Option(help="What the recommender learnt from: popularity is counted there.")
     ] = None,
     replace: Annotated[str, typer.Option(help="Share of the shown places a reranker may replace.")] = "20%",
-    budget: Annotated[float, typer.Option(min=0, help="Seconds for all rerankers together; 0 tries none.")] = 30,
+    budget: Annotated[float, typer.Option(min=0, help="Seconds for all rerankers together; 0 tries none.")] = 25,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap and of the methods that draw.")] = 0,
 ) -> None:  # fmt: skip
     """What any recommender's lists do to the catalogue, and what each reranker would change: one page.

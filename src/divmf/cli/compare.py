@@ -88,7 +88,8 @@ def write_report(
 ) -> None:
     """The page, and its figure as files beside it."""
     from divmf.report.charts import curve_chart, save_chart
-    from divmf.report.comparison import Comparison, sections
+    from divmf.report.compared import Comparison
+    from divmf.report.comparison import sections
     from divmf.report.examples import example_tables
     from divmf.report.page import made_by, write_page
 

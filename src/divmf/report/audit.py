@@ -12,7 +12,7 @@ from divmf.report.findings import NOW, Findings
 from divmf.report.methods import rerank_command
 from divmf.report.reranked import examples, rerankers
 from divmf.report.rows import shares_by_tenth
-from divmf.report.section import Cell, Figure, Section, Table, Text, percent, relative, signed
+from divmf.report.section import Cell, Figure, Section, Table, Text, command_cell, percent, relative, signed
 from divmf.report.story import better, label
 from divmf.rerank import METHODS
 
@@ -169,8 +169,8 @@ def items_by_name(found: Findings) -> Section:
         rows = [[found.name_of(item)] for item in spread]
         tables.append(Table(["Never shown (some, spread over the catalogue)"], rows, half=True))
     prose = [
-        f"{len(never):,} items are in nobody’s list. The whole count, item by item, is in the file exposure.csv beside"
-        " this page."
+        f"{len(never):,} items are in nobody’s list. The whole count, item by item, is in exposure.csv, in the folder"
+        " beside this page."
         if len(never)
         else "Every item of the catalogue is in somebody’s list.",
     ]
@@ -188,7 +188,12 @@ def measured(found: Findings) -> Section:
         prose.append(
             f"The accuracy was measured on {len(subject.test):,} held-out choices of {subject.test.n_users:,} people;"
             " its 95% intervals are from 200 draws of the people with replacement, the same ones on both sides of a"
-            f" difference. {subject.without_list:,} people of the test have no list and count as misses."
+            " difference."
+            + (
+                f" {subject.without_list:,} people of the test have no list and count as misses."
+                if subject.without_list
+                else ""
+            )
         )
     else:
         prose.append(
@@ -228,7 +233,7 @@ def next_steps(found: Findings) -> Section:
     commands |= {
         f"divmf audit … -k {k} --replace 10%": "the same with fewer places replaced, if the lists must stay close",
         "divmf train EVENTS.csv -o RUN": "train a recommender that has the trade-off built in, from a log with a user"
-        " and an item column; then `divmf compare RUN -o DIR` sets it beside every reranker",
+        " and an item column; then divmf compare sets it beside every reranker",
     }
-    rows = [[Markup("<code>{}</code>").format(command), meaning] for command, meaning in commands.items()]
+    rows = [[command_cell(command), meaning] for command, meaning in commands.items()]
     return Section("What to do next", (), tables=[Table(["command", "what it does"], rows, left=(0, 1))])

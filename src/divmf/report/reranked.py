@@ -12,7 +12,7 @@ from divmf.report.findings import NOW, Findings
 from divmf.report.methods import knob_of, method_table
 from divmf.report.section import Cell, Figure, Section, Table, Text, change, percent
 
-SHOWN_METRICS = ("coverage", "entropy", "gini", "head_share")
+SHOWN_METRICS = ("gini", "coverage", "entropy", "head_share")
 
 
 def rerankers(found: Findings, charts: Mapping[str, Any]) -> Section:
@@ -61,27 +61,29 @@ def no_candidates(subject: Subject) -> Text:
 
 def trial_table(found: Findings) -> Table:
     """All numbers before and after each reranker, the most even first."""
-    own, n_items = found.subject.own, found.subject.lists.n_items
-    header = ["Lists", "places kept", *(METRICS[name].label for name in SHOWN_METRICS), "never shown"]
-    rows: list[list[Cell]] = [[NOW, "100%", *(own[name] for name in SHOWN_METRICS), len(found.never)]]
-    for trial in found.by_evenness:
-        numbers = trial.picked.test
-        never = n_items - round(numbers["coverage"] * n_items)
-        rows.append(
-            [with_knob(trial), percent(numbers["kept"]), *(numbers[name] for name in SHOWN_METRICS), never]
-        )  # fmt: skip
-    if found.losses:
-        header.insert(1, f"nDCG@{found.subject.k}")
-        losses: list[Cell] = [
-            found.accuracy["ndcg"],
-            *(change(found.losses[each.method]) for each in found.by_evenness),
-        ]
-        for row, loss in zip(rows, losses, strict=True):
-            row.insert(1, loss)
+    subject, trials = found.subject, found.by_evenness
+    header = ["Lists", *(METRICS[name].label for name in SHOWN_METRICS), "places kept"]
+    rows: list[list[Cell]] = [[NOW, *numbers(found, subject.own)]]
+    rows += [[with_knob(trial), *numbers(found, trial.picked.test)] for trial in trials]
     caption = f"What each reranker gives when it replaces at most {percent(found.replaced, 0)} of the places."
     if found.losses:
+        header.append(f"nDCG@{subject.k}")
+        losses: list[Cell] = [found.accuracy["ndcg"], *(change(found.losses[trial.method]) for trial in trials)]
+        for row, loss in zip(rows, losses, strict=True):
+            row.append(loss)
         caption += " nDCG: first the level, then the differences from it, with 95% intervals."
     return Table(header, rows, caption)
+
+
+def numbers(found: Findings, measures: Mapping[str, float]) -> list[Cell]:
+    """The cells of some lists: evenness, coverage with the items never shown, entropy, head, places kept."""
+    n_items = found.subject.lists.n_items
+    never = n_items - round(measures["coverage"] * n_items)
+    cells: list[Cell] = [measures[name] for name in SHOWN_METRICS]
+    cells[SHOWN_METRICS.index("coverage")] = Markup("{} <small>{} never shown</small>").format(
+        percent(measures["coverage"]), f"{never:,}"
+    )
+    return [*cells, percent(measures["kept"])]
 
 
 def with_knob(trial: Trial) -> Markup:

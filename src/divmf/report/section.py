@@ -94,3 +94,8 @@ def duration(seconds: float) -> str:
 def listing(names: Sequence[str]) -> str:
     """a, b and c."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def command_cell(command: str) -> Markup:
+    """A command; a long one may be folded, so that what it means has room beside it."""
+    return Markup("<code{}>{}</code>").format(Markup(' class="long"') if len(command) > 60 else "", command)
