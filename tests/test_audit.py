@@ -328,6 +328,16 @@ def test_a_wrong_call_is_one_line_that_says_how_to_mend_it(
     assert not (tmp_path / "report.html").exists()
 
 
+def test_rows_without_score_or_rank_rank_as_they_stand(divmf: Any, tmp_path: Path) -> None:
+    _, items = write_files(tmp_path)
+    (tmp_path / "bare.csv").write_text("customer_id,sku\np1,c\np2,a\np1,b\np2,c\n")
+    done = divmf("audit", tmp_path / "bare.csv", "--catalog", items, "-k", 1, "-o", tmp_path / "r.html", "--budget", 0)
+    assert done.code == 0
+    assert "neither a score nor a rank" in done.err
+    shown = pl.read_csv(tmp_path / "r" / "exposure.csv").filter(pl.col("lists") > 0)
+    assert sorted(shown["item_id"]) == ["a", "c"]
+
+
 def test_movielens_titles_are_read_as_a_catalogue(divmf: Any, tmp_path: Path) -> None:
     (tmp_path / "movies.dat").write_bytes(
         "1::Misérables, Les (1995)::Drama\n2::Heat (1995)::Action\n".encode("latin-1")

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 def audit(
     out: Out,
     lists: Annotated[
-        Path, typer.Argument(help="Lists of any recommender: user_id, item_id, score and/or rank; CSV, parquet, …")
+        Path, typer.Argument(help="Lists of any recommender: user_id, item_id, if known score or rank; CSV, parquet, …")
     ],
     catalog: Annotated[
         Path, typer.Option(help="All items there are: a file with an item column and, if known, their title.")
@@ -74,9 +74,11 @@ def read_subject(lists: Path, item_ids: pl.Series, k: int | None, train: Path | 
     """What is audited, read from its files; what looks wrong is said."""
     from divmf.audit import Subject
     from divmf.interactions import Interactions
+    from divmf.tables import read_table
     from divmf.topk import TopK
 
-    given = TopK.read(lists, item_ids)
+    with naming(lists):
+        given = TopK.from_frame(ordered(read_table(lists), lists), item_ids)
     if k is not None and k > given.width:
         raise ValueError(f"-k {k}: no list of {lists} holds more than {given.width}; choose -k {given.width} or less")
     read = {
@@ -90,6 +92,16 @@ def read_subject(lists: Path, item_ids: pl.Series, k: int | None, train: Path | 
     if subject.without_list:
         log.warning("%s people of %s have no list; they count as misses", f"{subject.without_list:,}", test)
     return subject
+
+
+def ordered(table: pl.DataFrame, lists: Path) -> pl.DataFrame:
+    """The rows of a file of lists; where neither score nor rank says their order, they rank as they stand there."""
+    from divmf.tables import find_column
+
+    if any(find_column(table, role, required=False) for role in ("score", "rank")):
+        return table
+    log.warning("%s has neither a score nor a rank: each person's rows count as ranked as they stand there", lists)
+    return table.with_columns(rank=pl.int_range(1, pl.len() + 1).over(find_column(table, "user")))
 
 
 def try_rerankers(
