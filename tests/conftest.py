@@ -1,9 +1,12 @@
 """What tests share: where real data is, and a log small enough to work out by hand."""
 
+import json
 import os
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -67,3 +70,64 @@ def small_log() -> pl.DataFrame:
         ("ann", "rye", 7), ("cyd", "egg", 5), ("ann", "tea", 9), ("bob", "jam", 3),
     ]  # fmt: skip
     return pl.DataFrame(rows, schema=["user_id", "item_id", "timestamp"], orient="row")
+
+
+class Done:
+    """What a call left: exit code and the two streams."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def divmf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call `divmf …` in this process."""
+
+    from divmf.cli import main
+
+    def call(*arguments: Any) -> Done:
+        monkeypatch.setattr(sys, "argv", ["divmf", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        streams = capsys.readouterr()
+        return Done(stop.value.code if isinstance(stop.value.code, int) else 0, streams.out, streams.err)
+
+    return call
+
+
+@pytest.fixture
+def look_at() -> Callable[[Path, int, str, int], None]:
+    """Open a page in a real browser: it draws its charts, fits its width, fetches nothing and complains of nothing."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install playwright)")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("needs Chromium (apt-get install chromium)")
+
+    def look(page: Path, charts: int, scheme: str, width: int) -> None:
+        with sync_api.sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+            tab = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
+            problems: list[str] = []
+            fetched: list[str] = []
+            tab.on("console", lambda message: problems.append(message.text))
+            tab.on("pageerror", lambda error: problems.append(str(error)))
+            tab.on("request", lambda request: fetched.append(request.url))
+            tab.goto(page.as_uri())
+            tab.wait_for_function(f"document.querySelectorAll('.chart svg.marks').length === {charts}")
+            tab.wait_for_timeout(500)
+            assert problems == []
+            assert fetched == [page.as_uri()]
+            assert tab.evaluate("document.documentElement.scrollWidth") == width
+            excess = "[...document.querySelectorAll('.chart')].map(box => box.scrollWidth - box.clientWidth)"
+            assert tab.evaluate(excess) == [0] * charts
+            marks = "document.querySelectorAll('.chart .mark-symbol path, .chart .mark-line path').length"
+            assert tab.evaluate(marks) > 20
+            title = "getComputedStyle(document.querySelector('.chart .role-axis-title text')).fill"
+            assert tab.evaluate(title) == {"light": "rgb(34, 38, 43)", "dark": "rgb(232, 230, 225)"}[scheme]
+            browser.close()
+
+    return look

@@ -20,7 +20,7 @@ LADDER = [
     ["training"],
     ["curve"],
     ["rerank", "runs"],
-    ["tuning"],
+    ["tuning", "audit"],
     ["fitting"],
     ["estimator"],
     ["report", "experiments"],

@@ -25,31 +25,6 @@ QUICK = ["--k", "3", "--dim", "8", "--unmask", "10", "--accuracy-epochs", "3", "
 PRICES = ["--k", "3", "--dim", "8", "--accuracy-epochs", "6", "--diversity-epochs", "12"]
 
 
-class Done:
-    """What a call left: exit code and the two streams."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def divmf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call `divmf …` in this process."""
-
-    def call(*arguments: Any) -> Done:
-        monkeypatch.setattr(sys, "argv", ["divmf", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        streams = capsys.readouterr()
-        return Done(stop.value.code if isinstance(stop.value.code, int) else 0, streams.out, streams.err)
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("log") / "events.csv"
@@ -413,10 +388,9 @@ def test_evaluate_names_the_file_that_is_wrong_and_counts_users_without_a_list(d
     lists = write(tmp_path / "lists.csv", "user_id,item_id,rank\n1,1,1\n1,2,2\n")
     catalog = write(tmp_path / "catalog.csv", "item_id\n1\n2\n3\n")
 
-    def call(text: str, *flags: Any) -> Done:
+    def call(text: str, *flags: Any) -> Any:
         test = write(tmp_path / "test.csv", text)
-        done: Done = divmf("evaluate", lists, "--test", test, "--catalog", catalog, "--json", *flags)
-        return done
+        return divmf("evaluate", lists, "--test", test, "--catalog", catalog, "--json", *flags)
 
     done = call("user_id,item_id\n1,1\n2,3\n3,3\n")
     assert done.code == 0, done.err

@@ -97,4 +97,5 @@ def test_the_command_writes_tables_and_pictures(
     assert "at 5% validation nDCG loss" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "matched.parquet", "matched.csv", "curves.parquet", "curves.html", "curves.png", "curves.svg",
+        "report.html",
     }  # fmt: skip

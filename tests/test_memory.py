@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,4 +38,36 @@ def test_seventy_thousand_users_and_forty_four_thousand_items_need_less_than_two
     code = CODE.replace("{settings}", settings)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False)
     assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 2.0
+
+
+AUDIT = """
+import sys
+from pathlib import Path
+import numpy as np
+import polars as pl
+from divmf.cli import main
+
+users, k, n_items = 1_000_000, 10, 50_000
+first = np.random.default_rng(0).integers(0, n_items, users) ** 2 // n_items
+items = (first[:, None] + 7 * np.arange(k)) % n_items
+frame = {"user_id": np.repeat(np.arange(users), k), "item_id": items.ravel(), "rank": np.tile(np.arange(k), users)}
+pl.DataFrame(frame).write_csv("lists.csv")
+pl.DataFrame({"item_id": np.arange(n_items)}).write_csv("items.csv")
+del frame, items
+Path("/proc/self/clear_refs").write_text("5")  # the highest so far is forgotten
+sys.argv = ["divmf", "audit", "lists.csv", "--catalog", "items.csv", "-o", "report.html", "-q"]
+try:
+    main()
+finally:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    print(next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20)
+"""
+
+
+@pytest.mark.slow
+def test_the_audit_of_a_million_lists_needs_less_than_two_gigabytes(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", AUDIT], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report.html").exists()
     assert float(done.stdout) < 2.0

@@ -32,7 +32,7 @@ class Estimate(float):
 
 
 def resampled(
-    statistics: Callable[[Array], Sequence[float]], n_users: int, resamples: int, rng: np.random.Generator
+    statistics: Callable[[Array], Sequence[float] | Array], n_users: int, resamples: int, rng: np.random.Generator
 ) -> Array:
     """The statistics of each of many resamples of the users; they are given how often each user was drawn.
 
@@ -41,3 +41,22 @@ def resampled(
     """
     draws = (rng.integers(0, n_users, n_users, dtype=np.int32) for _ in range(resamples))
     return np.array([statistics(np.bincount(draw, minlength=n_users)) for draw in draws])
+
+
+def mean_estimates(
+    values: Array, counted: Array, ranges: Sequence[tuple[float, float]], resamples: int = 200, seed: int = 0
+) -> list[Estimate]:
+    """The mean of each column over the users that count, with its 95% interval; all columns share their draws.
+
+    values (n_users, columns), counted (n_users,) bool, ranges: what a mean can be, a pair a column. A column of
+    differences gives what `metrics.compare` gives, without counting the whole catalogue for every resample.
+    """
+
+    def means(weights: Array) -> Array:
+        weights = np.where(counted, weights, 0)
+        return np.asarray(weights @ values / max(1, int(weights.sum())))  # (columns,)
+
+    middle = means(np.ones(len(values), dtype=np.int64))
+    errors = resampled(means, len(values), resamples, np.random.default_rng(seed)).std(axis=0, ddof=1)
+    columns = zip(middle.tolist(), errors.tolist(), ranges, strict=True)
+    return [Estimate.around(value, error, *ends) for value, error, ends in columns]

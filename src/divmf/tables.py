@@ -11,6 +11,8 @@ from typing import Any, Literal, overload
 
 import polars as pl
 
+from divmf.ids import as_ids
+
 log = logging.getLogger(__name__)
 
 USUAL_NAMES = {
@@ -21,6 +23,7 @@ USUAL_NAMES = {
     "score": ("score", "prediction", "rating", "relevance", "weight"),
     "rank": ("rank", "position"),
     "split": ("split",),
+    "title": ("title", "name", "item_title", "item_name", "product_title", "product_name", "movie_title", "label"),
 }  # fmt: skip
 
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet",
@@ -122,6 +125,20 @@ def read_table(path: str | Path) -> pl.DataFrame:
         ) from error
 
 
+def read_catalog(path: str | Path) -> tuple[pl.Series, dict[Any, str]]:
+    """All items there are and, where there is a column for it, what people call them: ids, titles by id."""
+    path = Path(path)
+    is_dat = path.is_file() and path.suffix.lower() == ".dat"
+    try:
+        table = movielens_titles(path.read_bytes()) if is_dat else read_table(path)
+        ids = as_ids(table[find_column(table, "item")], "item_id")
+    except ValueError as error:
+        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+    title = find_column(table, "title", required=False)
+    named = {} if title is None else dict(zip(ids.to_list(), table[title].cast(pl.String).to_list(), strict=True))
+    return ids, {item: str(name) for item, name in named.items() if name is not None}
+
+
 def file_kind(path: Path, packing: str = ", also with .gz or .bz2") -> tuple[str, str | None]:
     """What the ending of a file's name says: (csv | tsv | parquet | json, gz | bz2 | None)."""
     endings = [ending.lower() for ending in path.suffixes]
@@ -174,6 +191,15 @@ def movielens_dat(data: bytes | Path) -> pl.DataFrame:
     return columns_at(
         data, ":", {"user_id": 0, "item_id": 2, "timestamp": 6}
     )  # every second field lies between two colons
+
+
+def movielens_titles(data: bytes) -> pl.DataFrame:
+    """`movies.dat` of MovieLens-1M and -10M: `movie::title::genres`, in ISO-8859-1; item_id, title."""
+    fields = [line.split("::") for line in data.decode("latin-1").splitlines()]
+    rows = [(int(row[0]), row[1]) for row in fields if len(row) == 3 and row[0].isdigit()]
+    if not rows:
+        raise ValueError("no line reads movie::title::genres, as in MovieLens' movies.dat; use a CSV with a header")
+    return pl.DataFrame(rows, {"item_id": pl.Int64, "title": pl.String}, orient="row")
 
 
 def movielens_tab(data: bytes | Path) -> pl.DataFrame:

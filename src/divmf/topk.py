@@ -72,15 +72,18 @@ class TopK:
         finite = rows.filter(pl.col("score").is_finite() & pl.col("order").is_finite())
         if bad := len(rows) - len(finite):
             raise ValueError(f"{bad:,} scores or ranks are missing, NaN or infinite; they must be finite numbers")
-        if twice := len(rows) - rows.select("user", "item").n_unique():
-            raise ValueError(f"{twice:,} rows repeat a (user, item) pair; each item may stand in a user's list once")
         rows = rows.sort("user", "order", "item")
-        place = rows.select(pl.int_range(pl.len()).over("user"))[:, 0].to_numpy()
         users = rows["user"].to_numpy()
-        items = np.full((len(user_ids), int(place.max()) + 1), -1, dtype=np.int32)
+        place = np.arange(len(users)) - np.searchsorted(users, users)  # 0, 1, … within each user
+        width = int(place.max()) + 1
+        if width > len(item_ids):  # items repeat: no matrix is made of such a list
+            raise repeated_pairs(len(rows) - rows.select("user", "item").n_unique())
+        items = np.full((len(user_ids), width), -1, dtype=np.int32)
         scores = np.full(items.shape, -np.inf, dtype=np.float32)
         items[users, place] = rows["item"].to_numpy()
         scores[users, place] = rows["score"].to_numpy()
+        if twice := repeated(items):
+            raise repeated_pairs(twice)
         return cls(items, scores, user_ids, item_ids)
 
     @classmethod
@@ -100,8 +103,7 @@ class TopK:
         listed = items >= 0
         if not np.isfinite(scores[listed]).all():
             raise ValueError("some scores are NaN or infinite; scores must be finite numbers")
-        in_order = np.sort(np.where(listed, items, -1 - np.arange(items.shape[1])), axis=1)
-        if (in_order[:, 1:] == in_order[:, :-1]).any():
+        if repeated(items):
             raise ValueError("a list holds an item twice; each item may stand in a user's list once")
         items, scores = np.where(listed, items, -1).astype(np.int32), np.where(listed, scores, -np.inf)
         best_first = np.argsort(-scores, axis=1, kind="stable")
@@ -229,6 +231,17 @@ def catalog_of(catalog: Any, items: pl.Series) -> pl.Series:
         table = to_polars(catalog)
         catalog = table[find_column(table, "item")]
     return id_table(as_ids(pl.Series(catalog), "item_id"))
+
+
+def repeated(items: Array) -> int:
+    """How many places hold an item that their list holds already; sorted rows take a tenth of a hash table's room."""
+    in_order = np.sort(items, axis=1)
+    return int(((in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)).sum())
+
+
+def repeated_pairs(rows: int) -> ValueError:
+    """What is wrong with lists that hold an item twice."""
+    return ValueError(f"{rows:,} rows repeat a (user, item) pair; each item may stand in a user's list once")
 
 
 def numbers_in(column: pl.Series) -> pl.Series:

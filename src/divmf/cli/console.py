@@ -98,6 +98,18 @@ class Bar:
         self.progress.update(self.task, description=what, completed=completed, total=total, figures=beside)
 
 
+@contextmanager
+def hushed(room: str) -> Iterator[None]:
+    """No warnings of a part of the library for a while: what a sweep passes through is no news."""
+    logger = logging.getLogger(room)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def strict(value: Any) -> Any:
     """A document as JSON can say it, which knows no infinity: ±inf as "inf" and "-inf", NaN as null."""
     if isinstance(value, Mapping):

@@ -1,6 +1,5 @@
 """divmf demo."""
 
-import logging
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from divmf.cli import app
-from divmf.cli.console import Out
+from divmf.cli.console import Out, hushed
 from divmf.cli.options import command
 from divmf.cli.train import SHOWN, choose, train_run
 
@@ -67,9 +66,8 @@ def reranker_curves(out: Out, candidates: Any, split: Any, k: int) -> dict[str, 
     """The curve of every reranker that can run here."""
     from divmf.rerank import METHODS, sweep
 
-    logging.getLogger("divmf.rerank").setLevel(logging.ERROR)  # what a sweep passes through is no news
     curves = {}
-    with out.progress("rerankers", len(METHODS)) as bar:
+    with hushed("divmf.rerank"), out.progress("rerankers", len(METHODS)) as bar:
         for number, (name, method) in enumerate(METHODS.items(), 1):
             bar.update(f"reranker {name}", number, len(METHODS), {})
             if method.extra == "flow" and not find_spec("ortools"):

@@ -1,15 +1,12 @@
-"""divmf rerank, compare."""
+"""divmf rerank."""
 
-import logging
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import polars as pl
 import typer
 
 from divmf.cli import app
 from divmf.cli.console import Out
-from divmf.cli.inputs import positive_share
 from divmf.cli.options import command
 
 
@@ -96,65 +93,3 @@ def list_methods(out: Out, name: str | None) -> None:
          "citation": method.citation}
         for method in METHODS.values() if name in (None, method.name)
     ])  # fmt: skip
-
-
-@command(app, "compare")
-def compare(
-    out: Out,
-    run: Annotated[Path, typer.Argument(help="A run folder made by `divmf train`.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the table and the picture.")],
-    candidates: Annotated[int, typer.Option(help="Items of each user that the rerankers may choose from.")] = 100,
-    methods: Annotated[str | None, typer.Option(help="Only these rerankers, separated by commas.")] = None,
-    losses: Annotated[str, typer.Option(help="Shares of nDCG to give up, separated by commas.")] = "1%,5%,10%,20%",
-    also: Annotated[
-        list[Path] | None,
-        typer.Option(help="Another run that diversifies the same MF, such as by the paper's method; may be repeated."),
-    ] = None,
-) -> None:
-    """Every reranker's curve beside the run's own on the same MF model, at matched nDCG loss, with 95% intervals.
-
-    Knobs are chosen on validation; what is printed is the test.
-    """
-    from divmf.experiments.compare import matched, rivals, table_of
-    from divmf.report.charts import curve_chart, save_chart
-    from divmf.rerank import METHODS, find_method
-    from divmf.runs import Run
-    from divmf.tables import write_table
-
-    shares = [positive_share(text.strip(), "--losses") for text in losses.split(",")]
-    names = list(METHODS) if methods is None else [find_method(name.strip()).name for name in methods.split(",")]
-    logging.getLogger("divmf.rerank").setLevel(logging.ERROR)  # what a sweep passes through is no news
-    opened = Run.open(run)
-    opened.curve.choose(ndcg_drop=0.0)  # a run without points has nothing to compare
-    output.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = []
-    curves, drawn = {}, {}
-    split = opened.split
-    base = None
-    others = [Run.open(other) for other in also or []]
-    n_rivals = len(names) + 1 + len(others)
-    with out.progress("comparing", n_rivals) as bar:
-        for number, rival in enumerate(rivals(opened, candidates, names, also=others), 1):
-            base = rival.lists(rival.curve.base) if base is None else base
-            rows += matched(rival, base, split, shares)
-            curves[rival.name] = rival.curve
-            drawn[rival.name] = rival.drawn
-            bar.update(rival.name, number, n_rivals, {"seconds": rival.seconds})
-    table = table_of(rows)
-    for ending in ("parquet", "csv"):
-        write_table(table, output / f"matched.{ending}")
-    points = [found.frame.with_columns(method=pl.lit(name)) for name, found in curves.items()]
-    write_table(pl.concat(points, how="diagonal"), output / "curves.parquet")
-    for ending in ("html", "png", "svg"):
-        save_chart(curve_chart(drawn, k=opened.config.k), output / f"curves.{ending}")
-    for share in shares:
-        shown = [row for row in rows if row["loss"] == share]
-        out.table(
-            f"at {share:.0%} validation nDCG loss, on test",
-            ["method", "coverage", "entropy", "gini", "nDCG change", "seconds"],
-            [[row["method"], *(row[name] for name in ("coverage", "entropy", "gini")), f"{row['ndcg_change']:+.1%}",
-              row["seconds"]] for row in shown],
-        )  # fmt: skip
-        out.say("")
-    out.say(f"tables and pictures: {output}")
-    out.result({"output": str(output), "rows": rows})

@@ -5,8 +5,6 @@ The knob of each method is chosen on validation, separately for each metric and 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from divmf.estimator import Recommender
 from divmf.fitting import refine
 from divmf.metrics import Estimate, compare, evaluate, measure
 from divmf.rerank import METHODS, Method
-from divmf.rerank.sweep import sweep_points, unseen
+from divmf.rerank.sweep import grid_place, knob_between, sweep_points, unseen
 from divmf.runs import Run
 from divmf.split import Split
 from divmf.topk import TopK
@@ -35,6 +33,7 @@ class Rival:
     curve: Curve
     lists: Callable[[Point], TopK]
     seconds: float
+    settings: Callable[[Point], Mapping[str, Any]] = lambda point: {}  # of a reranker, at one of its points
 
     @property
     def drawn(self) -> Curve:
@@ -88,7 +87,7 @@ def rival_of(method: Method, candidates: TopK, split: Split, k: int, seed: int) 
         made = list(sweep_points(candidates, method, split, k, settings=variant, seed=seed))
         for loss in LOSSES:
             for _ in range(REFINEMENTS):
-                between = crossing(made, loss, whole=isinstance(method.grid[-1], int) and max(method.grid) > 1)
+                between = crossing(made, loss, whole=method.counts)
                 if between is None:
                     break
                 made += sweep_points(candidates, method, split, k, grid=[between], settings=variant, seed=seed)
@@ -97,33 +96,19 @@ def rival_of(method: Method, candidates: TopK, split: Split, k: int, seed: int) 
         settings += [variant] * len(made)
     known = unseen(candidates, split.seen)
 
+    def settings_at(point: Point) -> Mapping[str, Any]:
+        return {**settings[points.index(point)], method.knob: point.knob}
+
     def lists(point: Point) -> TopK:
-        place = points.index(point)
-        return method.run(known, k, {**settings[place], method.knob: point.knob}, split.train, seed)
+        return method.run(known, k, settings_at(point), split.train, seed)
 
     seconds = max(point.seconds or 0.0 for point in points) / 2  # a point makes two lists: validation and test
-    return Rival(method.name, Curve(tuple(points)), lists, seconds)
+    return Rival(method.name, Curve(tuple(points)), lists, seconds, settings_at)
 
 
 def crossing(points: Sequence[Point], loss: float, whole: bool) -> float | None:
     """A knob between the strongest setting that keeps within the loss and the next one that does not."""
-    floor = (1 - loss) * points[0].valid["ndcg"]
-    knobs = sorted({point.knob: point for point in points if point.knob is not None}.items())
-    if knobs and knobs[0][1] is not points[0]:
-        knobs.reverse()  # from neutral to strongest
-    for (weak, kept), (strong, lost) in pairwise(knobs):
-        if kept.valid["ndcg"] >= floor > lost.valid["ndcg"]:
-            if not isfinite(weak) or not isfinite(strong):
-                return 2 * min(weak, strong)
-            middle = round((weak + strong) / 2) if whole else (weak + strong) / 2
-            return None if middle in (weak, strong) else middle
-    return None
-
-
-def grid_place(knob: float | None, grid: Sequence[float]) -> float:
-    """Where a knob stands between the neutral and the strongest end of a grid."""
-    value = inf if knob is None else knob
-    return value if grid[-1] > grid[0] else -value
+    return knob_between(points, "ndcg", (1 - loss) * points[0].valid["ndcg"], whole)
 
 
 def matched(rival: Rival, base: TopK, split: Split, losses: Sequence[float] = LOSSES) -> Iterator[dict[str, object]]:

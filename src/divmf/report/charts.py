@@ -46,6 +46,7 @@ THEME: Mapping[str, Any] = {
 MEANINGS = {
     "coverage": "share of the catalogue shown", "entropy": "right is more even", "gini": "right is more even",
 }  # fmt: skip
+OTHER_TITLES = {"kept": "share of the places kept"}
 TENTHS = ("1 most popular", *(str(tenth) for tenth in range(2, 10)), "10 least popular")
 DOTS = 50  # points of a Lorenz curve that answer to the pointer
 
@@ -57,25 +58,29 @@ def curve_chart(
     picked: Point | None = None,
     k: int | None = None,
     base: str = "MF",
+    accuracy: str = "ndcg",
 ) -> alt.ConcatChart:
     """nDCG against each diversity metric, a panel each: up and right is better everywhere, as in the paper's Figure 3.
 
     One colour and shape a method, its operating points joined in order; the diamond is what they start from (its
     name: `base`), the ring the picked point. A metric that is better low (Gini) is drawn negative. The first curve
     is shown whole, the others down to half of the base's nDCG. A click on the legend leaves one method.
+    accuracy: what stands for nDCG where nothing was held out, such as "kept", the share of the places kept.
     """
     rows = [
         row | {"line": line_of(place)}
         for place, (name, curve) in enumerate(curves.items())
-        for row in curve_rows(name, curve, metrics, part)
+        for row in curve_rows(name, curve, metrics, part, accuracy)
     ]
     if not rows:
         raise ValueError("there is no curve to draw; give at least one")
-    rows = labelled(rows, None if picked is None else point_row("chosen", picked, metrics, part), base)
+    rows = labelled(rows, None if picked is None else point_row("chosen", picked, metrics, part, accuracy), base)
     shown = in_view(rows)
     chosen = alt.selection_point(fields=["method"], bind="legend", name="method")
-    y = alt.Y("ndcg:Q", title=title_of("ndcg", k), scale=fixed(extent(shown, "ndcg")), axis=alt.Axis(tickCount=5))
+    y = alt.Y("y:Q", title=title_of(accuracy, k), scale=fixed(extent(shown, "y")), axis=alt.Axis(tickCount=5))
     tooltip = [alt.Tooltip("method:N"), alt.Tooltip("at:N", title="point")]
+    if accuracy not in METRICS:
+        tooltip.append(alt.Tooltip("y:Q", title=title_of(accuracy, k), format=".4~g"))
     tooltip += metric_tooltips([name for name in METRICS if name in rows[0]], k)
     size, panels = dot_size(max(map(len, curves.values()))), []
     for metric in metrics:
@@ -90,7 +95,7 @@ def curve_chart(
         *panels[1:],
         data=alt.InlineData(values=rows),
         columns=len(metrics),
-        description=f"{title_of('ndcg', k)} against {', '.join(metrics)} for {', '.join(curves)}",
+        description=f"{title_of(accuracy, k)} against {', '.join(metrics)} for {', '.join(curves)}",
     )
 
 
@@ -245,6 +250,8 @@ def metric_tooltips(metrics: Sequence[str], k: int | None) -> list[alt.Tooltip]:
 
 def title_of(metric: str, k: int | None) -> str:
     """What a metric is called, nDCG with the length of the lists."""
+    if metric not in METRICS:
+        return OTHER_TITLES[metric]
     label = METRICS[metric].label
     return f"{label}@{k or 'k'}" if metric == "ndcg" else label
 

@@ -22,10 +22,13 @@ SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down")
 DASHES = ([1.0, 0.0], [5.0, 3.0], [1.5, 2.5])
 
 
+BASES = ("MF", "shown now")  # what others are compared with
+
+
 def colours(names: Sequence[str]) -> list[str]:
-    """A colour a name: grey for MF, which others are compared with; the first colour for the first of those only."""
+    """A colour a name: grey for what others are compared with; the first colour for the first of those only."""
     first, *rest = (light for light, _ in PALETTE)
-    others = [name for name in names if name != "MF"]
+    others = [name for name in names if name not in BASES]
     turn = {name: rest[(place - 1) % len(rest)] if place else first for place, name in enumerate(others)}
     return [turn.get(name, GREY[0]) for name in names]
 

@@ -14,9 +14,14 @@ PEOPLE = 4
 RECENT = 4  # latest items named beside a person
 
 
-def example_tables(before: TopK, after: TopK, split: Split, titles: Mapping[Any, str]) -> list[Table]:
-    """A table a person: what stood at each place before, and what stands there now."""
-    return [person_table(user, before, after, split, titles) for user in spread_users(before, after)]
+NAMES = ("before (MF)", "after (DivMF)")
+
+
+def example_tables(
+    before: TopK, after: TopK, split: Split, titles: Mapping[Any, str], names: tuple[str, str] = NAMES
+) -> list[Table]:
+    """A table a person: what stood at each place before, and what stands there now; names: of the two."""
+    return [person_table(user, before, after, split, titles, names) for user in spread_users(before, after)]
 
 
 def spread_users(before: TopK, after: TopK, people: int = PEOPLE) -> list[int]:
@@ -26,7 +31,9 @@ def spread_users(before: TopK, after: TopK, people: int = PEOPLE) -> list[int]:
     return np.unique(rows[places]).tolist() if len(rows) else []
 
 
-def person_table(user: int, before: TopK, after: TopK, split: Split, titles: Mapping[Any, str]) -> Table:
+def person_table(
+    user: int, before: TopK, after: TopK, split: Split, titles: Mapping[Any, str], names: tuple[str, str] = NAMES
+) -> Table:
     """One person's lists; what is new is bold, what was held out for the test is ticked."""
     held_out = set(split.test.items[split.test.users == user].tolist())
     old, new = before.items[user].tolist(), after.items[user].tolist()
@@ -42,16 +49,20 @@ def person_table(user: int, before: TopK, after: TopK, split: Split, titles: Map
     if titles:
         met = split.train.items[split.train.users == user][-RECENT:][::-1]
         caption += ", who lately met " + "; ".join(name_of(item, split, titles) for item in met)
-    return Table(["", "before (MF)", "after (DivMF)"], rows, caption, left=(0, 1, 2), half=True)
+    return Table(["", *names], rows, caption, left=(0, 1, 2), half=True)
 
 
 def item_cell(item: int, split: Split, titles: Mapping[Any, str], chosen: bool, new: bool = False) -> Cell:
     """An item, bold if new, ticked if the person chose it, and how many people met it."""
     if item < 0:
         return None
-    name = Markup("<b>{}</b>" if new else "{}").format(name_of(item, split, titles))
-    met = int(split.train.popularity[item])
-    return Markup("{}{} <small>{} met it</small>").format(name, " ✓" if chosen else "", f"{met:,}")
+    return listed_item(name_of(item, split, titles), f"{split.train.popularity[item]:,} met it", chosen, new)
+
+
+def listed_item(name: str, note: str, chosen: bool, new: bool) -> Markup:
+    """A place in someone's list: bold if new, ticked if the person chose it, a note in small print."""
+    shown = Markup("<b>{}</b>" if new else "{}").format(name)
+    return Markup("{}{} <small>{}</small>").format(shown, " ✓" if chosen else "", note)
 
 
 def name_of(item: int, split: Split, titles: Mapping[Any, str]) -> str:

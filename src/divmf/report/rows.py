@@ -11,14 +11,14 @@ from divmf.metrics import METRICS
 
 Row = dict[str, Any]
 LORENZ_POINTS = 500
-LEAST_KEPT = 0.5  # of the base's nDCG: below, nobody would choose
+LEAST_KEPT = 0.5  # of the base's accuracy: below, nobody would choose
 
 
-def curve_rows(name: str, curve: Curve, metrics: Sequence[str], part: str) -> list[Row]:
+def curve_rows(name: str, curve: Curve, metrics: Sequence[str], part: str, accuracy: str = "ndcg") -> list[Row]:
     """The operating points of a method; `role` tells the base from the others, `step` is their order."""
     base = curve.base
     return [
-        point_row(name, point, metrics, part) | {"step": step, "role": "base" if point is base else "point"}
+        point_row(name, point, metrics, part, accuracy) | {"step": step, "role": "base" if point is base else "point"}
         for step, point in enumerate(curve.operating)
     ]
 
@@ -38,14 +38,14 @@ def labelled(rows: list[Row], picked: Row | None, base: str) -> list[Row]:
 
 def same_place(one: Row, other: Row) -> bool:
     """Whether two points coincide in every panel."""
-    return all(one[field] == other[field] for field in one if field.startswith("x_") or field == "ndcg")
+    return all(one[field] == other[field] for field in one if field.startswith("x_") or field == "y")
 
 
-def point_row(name: str, point: Point, metrics: Sequence[str], part: str) -> Row:
-    """All that was measured at a point, and `x_…`: its places on axes where right is better."""
+def point_row(name: str, point: Point, metrics: Sequence[str], part: str, accuracy: str = "ndcg") -> Row:
+    """All that was measured at a point, `y`: its accuracy, and `x_…`: its places on axes where right is better."""
     measured = {metric: short(point.of(part, metric)) for metric in METRICS if metric in getattr(point, part)}
     places = {f"x_{metric}": short(sign_of(metric) * point.of(part, metric)) for metric in metrics}
-    return {"method": name, "at": point_name(point)} | measured | places
+    return {"method": name, "at": point_name(point), "y": short(point.of(part, accuracy))} | measured | places
 
 
 def point_name(point: Point) -> str:
@@ -54,10 +54,10 @@ def point_name(point: Point) -> str:
 
 
 def in_view(rows: Sequence[Row]) -> list[Row]:
-    """The rows the panels must hold: the first method and the picked point, of the others what keeps half the nDCG."""
-    least = LEAST_KEPT * rows[0]["ndcg"]
+    """The rows the panels must hold: the first method, the picked point, of the others what keeps half the accuracy."""
+    least = LEAST_KEPT * rows[0]["y"]
     whole = (rows[0]["method"], "chosen")
-    return [row for row in rows if row["ndcg"] >= least or row["method"] in whole]
+    return [row for row in rows if row["y"] >= least or row["method"] in whole]
 
 
 def training_rows(curve: Curve, metrics: Sequence[str], part: str) -> list[Row]:

@@ -79,3 +79,23 @@ def signed(value: float) -> str:
 def percent(value: float, digits: int = 1) -> str:
     """A share as a percentage."""
     return f"{100 * value:.{digits}f}%".replace("-", "−")
+
+
+def relative(share: float) -> str:
+    """A relative change with its sign."""
+    return f"{'+' if share > 0 else ''}{percent(share)}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def listing(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def command_cell(command: str) -> Markup:
+    """A command; a long one may be folded, so that what it means has room beside it."""
+    return Markup("<code{}>{}</code>").format(Markup(' class="long"') if len(command) > 60 else "", command)

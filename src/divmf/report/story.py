@@ -13,7 +13,7 @@ from divmf.ids import Array
 from divmf.metrics import METRICS, Estimate, compare, evaluate
 from divmf.report.examples import example_tables
 from divmf.report.matched import matched_tables
-from divmf.report.section import Cell, Figure, Section, Table, Text, change, percent, signed
+from divmf.report.section import Cell, Figure, Section, Table, Text, change, command_cell, percent, signed
 from divmf.split import Split
 from divmf.topk import TopK
 
@@ -297,5 +297,5 @@ def next_steps(story: Story) -> Section:
         f"divmf curve {story.run}": "every point of the curve, in numbers",
         "divmf train EVENTS.csv -o RUN": "the same with your own interactions: a file with a user and an item column",
     }
-    rows = [[Markup("<code>{}</code>").format(command), meaning] for command, meaning in commands.items()]
+    rows = [[command_cell(command), meaning] for command, meaning in commands.items()]
     return Section("What to do next", (), tables=[Table(["command", "what it does"], rows, left=(0, 1))])

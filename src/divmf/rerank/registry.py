@@ -62,6 +62,11 @@ class Method:
         return self.grid[0]
 
     @property
+    def counts(self) -> bool:
+        """Whether the knob counts something: its values are whole numbers."""
+        return isinstance(self.grid[-1], int) and max(self.grid) > 1
+
+    @property
     def settings(self) -> type[BaseModel]:
         """The frozen model of the settings: names, types, ranges, defaults and meanings."""
         return settings_of(self.function)

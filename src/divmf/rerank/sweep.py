@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from math import inf, isfinite
 from time import perf_counter
 from typing import Any
 
@@ -100,3 +102,26 @@ def unseen(candidates: TopK, seen: sparse.csr_array) -> TopK:
         items=np.where(known, -1, candidates.items).astype(np.int32),
         scores=np.where(known, -np.inf, candidates.scores).astype(np.float32),
     )
+
+
+def knob_between(points: Sequence[Point], metric: str, floor: float, whole: bool) -> float | None:
+    """A knob between the strongest setting that keeps a metric at the floor, on validation, and the next one.
+
+    points: the first is the neutral one, the others in any order; whole: the knob counts something
+    """
+    knobs = sorted({point.knob: point for point in points if point.knob is not None}.items())
+    if knobs and knobs[0][1] is not points[0]:
+        knobs.reverse()  # from neutral to strongest
+    for (weak, kept), (strong, lost) in pairwise(knobs):
+        if kept.valid[metric] >= floor > lost.valid[metric]:
+            if not isfinite(weak) or not isfinite(strong):
+                return 2 * min(weak, strong)
+            middle = round((weak + strong) / 2) if whole else (weak + strong) / 2
+            return None if middle in (weak, strong) else middle
+    return None
+
+
+def grid_place(knob: float | None, grid: Sequence[float]) -> float:
+    """Where a knob stands between the neutral and the strongest end of a grid."""
+    value = inf if knob is None else knob
+    return value if grid[-1] > grid[0] else -value

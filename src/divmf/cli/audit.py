@@ -1,0 +1,174 @@
+"""divmf audit."""
+
+import logging
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from divmf.cli import app
+from divmf.cli.console import Out, hushed, strict
+from divmf.cli.inputs import check_output, naming, positive_share
+from divmf.cli.options import command
+
+log = logging.getLogger(__name__)
+
+
+@command(app, "audit")
+def audit(
+    out: Out,
+    lists: Annotated[
+        Path, typer.Argument(help="Lists of any recommender: user_id, item_id, if known score or rank; CSV, parquet, …")
+    ],
+    catalog: Annotated[
+        Path, typer.Option(help="All items there are: a file with an item column and, if known, their title.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page, such as report.html.")],
+    k: Annotated[
+        int | None,
+        typer.Option("--k", "-k", min=1, help="How many of each list people see; the rest are candidates for the"
+                     " rerankers. The whole lists, if not given."),
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="What people really went on to choose: adds the accuracy and what it costs.")
+    ] = None,
+    train: Annotated[
+        Path | None, typer.Option(help="What the recommender learnt from: popularity is counted there.")
+    ] = None,
+    replace: Annotated[str, typer.Option(help="Share of the shown places a reranker may replace.")] = "20%",
+    budget: Annotated[float, typer.Option(min=0, help="Seconds for all rerankers together; 0 tries none.")] = 25,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap and of the methods that draw.")] = 0,
+) -> None:  # fmt: skip
+    """What any recommender's lists do to the catalogue, and what each reranker would change: one page.
+
+    Coverage, Gini, entropy, who is never shown; the same after each reranker; with --test, what that costs in accuracy.
+    Writes the page, and beside it a folder with every number (CSV, parquet, JSON) and the figures (PNG, SVG).
+
+    Example: divmf audit lists.csv --catalog items.csv -k 10 --test later.csv -o report.html
+    """
+    from divmf.report.examples import spread_users
+    from divmf.report.findings import Findings
+    from divmf.tables import read_catalog
+
+    check_output(output, (".html",))
+    replaced = positive_share(replace, "--replace")
+    item_ids, titles = read_catalog(catalog)
+    with out.progress(f"reading {lists}", None):
+        subject = read_subject(lists, item_ids, k, train, test)
+    people = spread_users(subject.shown, subject.shown)
+    tried, left_out = try_rerankers(out, subject, people, replaced, budget, seed)
+    from divmf.audit import accuracy
+
+    levels, losses = accuracy(subject, tried, seed=seed)
+    found = Findings(subject, tried, left_out, levels, losses, replaced, titles, people, str(lists), str(catalog))
+    with out.progress(f"writing {output}", None):
+        document = write_all(found, output)
+    say(out, found, output)
+    out.result(document)
+
+
+def read_subject(lists: Path, item_ids: pl.Series, k: int | None, train: Path | None, test: Path | None) -> Any:
+    """What is audited, read from its files; what looks wrong is said."""
+    from divmf.audit import Subject
+    from divmf.interactions import Interactions
+    from divmf.tables import read_table
+    from divmf.topk import TopK
+
+    with naming(lists):
+        given = TopK.from_frame(ordered(read_table(lists), lists), item_ids)
+    if k is not None and k > given.width:
+        raise ValueError(f"-k {k}: no list of {lists} holds more than {given.width}; choose -k {given.width} or less")
+    read = {
+        name: None if path is None else Interactions.read(path) for name, path in (("train", train), ("test", test))
+    }
+    subject = Subject(given, k or given.width, **read)
+    with naming(train):
+        _ = subject.popularity
+    with naming(test):
+        _ = subject.truth
+    if subject.without_list:
+        log.warning("%s people of %s have no list; they count as misses", f"{subject.without_list:,}", test)
+    return subject
+
+
+def ordered(table: pl.DataFrame, lists: Path) -> pl.DataFrame:
+    """The rows of a file of lists; where neither score nor rank says their order, they rank as they stand there."""
+    from divmf.tables import find_column
+
+    if any(find_column(table, role, required=False) for role in ("score", "rank")):
+        return table
+    log.warning("%s has neither a score nor a rank: each person's rows count as ranked as they stand there", lists)
+    return table.with_columns(rank=pl.int_range(1, pl.len() + 1).over(find_column(table, "user")))
+
+
+def try_rerankers(
+    out: Out, subject: Any, people: list[int], replaced: float, budget: float, seed: int
+) -> tuple[list[Any], list[Any]]:
+    """The rerankers tried, and those left out."""
+    from divmf.audit import NOT_TRIED, LeftOut, Trial, trials
+    from divmf.rerank import METHODS
+
+    if not subject.spare or not budget:
+        why = "no list holds more than what was shown" if not subject.spare else "--budget 0 tries none"
+        out.note(f"no reranker is tried: {why}")
+        return [], [] if not subject.spare else [LeftOut("all of them", why)]
+    total = len(METHODS) - len(NOT_TRIED)
+    found: list[Any] = []
+    with hushed("divmf.rerank"), out.progress("rerankers", total) as bar:
+        for number, each in enumerate(trials(subject, people, replaced, budget, seed), 1):
+            found.append(each)
+            bar.update(f"reranker {each.method}", number, total, {})
+    tried = [each for each in found if isinstance(each, Trial)]
+    return tried, [each for each in found if isinstance(each, LeftOut)]
+
+
+def write_all(found: Any, output: Path) -> dict[str, Any]:
+    """The page, and beside it a folder of its name with the numbers and the figures; the numbers as one document."""
+    from divmf.report.audit import figures, sections
+    from divmf.report.audit_files import document_of, exposure_table, reranker_table
+    from divmf.report.charts import save_chart
+    from divmf.report.page import made_by, write_page
+    from divmf.runs import write_json
+    from divmf.tables import write_table
+
+    folder = output.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    document = {"report": str(output), "files": str(folder)} | document_of(found)
+    tables = {"exposure": exposure_table(found)} | ({"rerankers": reranker_table(found)} if found.trials else {})
+    for name, table in tables.items():
+        for ending in ("csv", "parquet"):
+            write_table(table, folder / f"{name}.{ending}")
+    write_json(folder / "numbers.json", strict(document))
+    charts = figures(found)
+    for name, chart in charts.items():
+        for ending in ("png", "svg"):
+            save_chart(chart, folder / f"{name}.{ending}")
+    subject = found.subject
+    size = f"{len(subject.lists):,} lists, of which the first {subject.k} were shown, {subject.lists.n_items:,} items."
+    command_line = shlex.join(["divmf", *sys.argv[1:]])
+    write_page(
+        output, "What the recommendations do to the catalogue", sections(found, charts), made_by(command_line), size
+    )
+    return document
+
+
+def say(out: Out, found: Any, output: Path) -> None:
+    """The main numbers on the terminal."""
+    subject, names = found.subject, ("coverage", "entropy", "gini", "head_share", "kept")
+    rows = [["shown now", *(subject.own[name] for name in names)]]
+    rows += [[trial.method, *(trial.picked.test[name] for name in names)] for trial in found.by_evenness]
+    columns = ["", "coverage", "entropy", "gini", "head share", "places kept"]
+    if found.losses:
+        columns.append("nDCG change")
+        rows[0].append("")
+        for row, trial in zip(rows[1:], found.by_evenness, strict=True):
+            loss = found.losses[trial.method]
+            row.append(f"{float(loss):+.4f} ({loss.low:+.4f} … {loss.high:+.4f})")
+    out.table(f"{len(subject.lists):,} lists, k = {subject.k}, {subject.lists.n_items:,} items", columns, rows)
+    out.say(f"never shown: {len(found.never):,} items")
+    for each in found.left_out:
+        out.note(f"{each.method} is left out: {each.why}")
+    out.say(f"report: {output.resolve()}\nnumbers and figures: {output.with_suffix('').resolve()}")

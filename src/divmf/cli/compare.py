@@ -1,0 +1,125 @@
+"""divmf compare."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from divmf.cli import app
+from divmf.cli.console import Out, hushed
+from divmf.cli.inputs import positive_share
+from divmf.cli.options import command
+
+
+@command(app, "compare")
+def compare(
+    out: Out,
+    run: Annotated[Path, typer.Argument(help="A run folder made by `divmf train`.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the report, the tables and the pictures.")],
+    candidates: Annotated[int, typer.Option(help="Items of each user that the rerankers may choose from.")] = 100,
+    methods: Annotated[str | None, typer.Option(help="Only these rerankers, separated by commas.")] = None,
+    losses: Annotated[str, typer.Option(help="Shares of nDCG to give up, separated by commas.")] = "1%,5%,10%,20%",
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(help="Another run that diversifies the same MF, such as by the paper's method; may be repeated."),
+    ] = None,
+    catalog: Annotated[
+        Path | None,
+        typer.Option(help="The titles of the items, for the examples: item_id and title, or MovieLens' movies.dat."),
+    ] = None,
+) -> None:
+    """Every reranker's curve beside the run's own on the same MF model, at matched nDCG loss, with 95% intervals.
+
+    Knobs are chosen on validation; what is printed is the test. DIR/report.html says what to choose and why.
+    """
+    from divmf.experiments.compare import matched, rivals
+    from divmf.rerank import METHODS, find_method
+    from divmf.runs import Run
+    from divmf.tables import read_catalog
+
+    shares = [positive_share(text.strip(), "--losses") for text in losses.split(",")]
+    names = list(METHODS) if methods is None else [find_method(name.strip()).name for name in methods.split(",")]
+    opened = Run.open(run)
+    opened.curve.choose(ndcg_drop=0.0)  # a run without points has nothing to compare
+    titles = {} if catalog is None else read_catalog(catalog)[1]
+    output.mkdir(parents=True, exist_ok=True)
+    split, others = opened.split, [Run.open(other) for other in also or []]
+    rows: list[dict[str, Any]] = []
+    found: list[Any] = []
+    base = None
+    n_rivals = len(names) + 1 + len(others)
+    with hushed("divmf.rerank"), out.progress("comparing", n_rivals) as bar:
+        for number, rival in enumerate(rivals(opened, candidates, names, also=others), 1):
+            base = rival.lists(rival.curve.base) if base is None else base
+            rows += matched(rival, base, split, shares)
+            found.append(rival)
+            bar.update(rival.name, number, n_rivals, {"seconds": rival.seconds})
+    with hushed("divmf.rerank"), out.progress(f"writing {output}", None):
+        write_tables(rows, found, output)
+        write_report(rows, found, opened, base, output / "report.html", candidates, titles)
+    print_tables(out, rows, shares)
+    out.say(f"report: {(output / 'report.html').resolve()}\ntables and pictures: {output}")
+    out.result({"output": str(output), "report": str(output / "report.html"), "rows": rows})
+
+
+def write_tables(rows: Sequence[dict[str, Any]], found: Sequence[Any], output: Path) -> None:
+    """What each method gives at each loss, and every point of every curve."""
+    from divmf.experiments.compare import table_of
+    from divmf.tables import write_table
+
+    for ending in ("parquet", "csv"):
+        write_table(table_of(rows), output / f"matched.{ending}")
+    points = [rival.curve.frame.with_columns(method=pl.lit(rival.name)) for rival in found]
+    write_table(pl.concat(points, how="diagonal"), output / "curves.parquet")
+
+
+def write_report(
+    rows: Sequence[dict[str, Any]],
+    found: Sequence[Any],
+    run: Any,
+    base: Any,
+    path: Path,
+    candidates: int,
+    titles: Mapping[Any, str],
+) -> None:
+    """The page, and its figure as files beside it."""
+    from divmf.report.charts import curve_chart, save_chart
+    from divmf.report.compared import Comparison
+    from divmf.report.comparison import sections
+    from divmf.report.examples import example_tables
+    from divmf.report.page import made_by, write_page
+
+    split, k = run.split, run.config.k
+    curves = {rival.name: rival.curve for rival in found}
+    losses = sorted({row["loss"] for row in rows})
+    settings = {
+        (rival.name, loss): rival.settings(rival.curve.best_within(loss, "gini")) for rival in found for loss in losses
+    }
+    story = Comparison(rows, curves, settings, split, k, str(run.folder), candidates)
+    chosen = next(rival for rival in found if rival.name == story.choice(story.usual))
+    after = chosen.lists(story.point(chosen.name, story.usual))
+    examples = example_tables(base, after, split, titles, ("the model", chosen.name))
+    story = Comparison(rows, curves, settings, split, k, str(run.folder), candidates, examples)
+    chart = curve_chart({rival.name: rival.drawn for rival in found}, k=k)
+    for ending in ("html", "png", "svg"):
+        save_chart(chart, path.with_name(f"curves.{ending}"))
+    size = f"{len(found)} methods on one model: {split.n_users:,} people, {split.n_items:,} items, lists of {k}."
+    command_line = shlex.join(["divmf", *sys.argv[1:]])
+    write_page(path, "Which way to a fairer catalogue?", sections(story, chart), made_by(command_line), size)
+
+
+def print_tables(out: Out, rows: Sequence[dict[str, Any]], shares: Sequence[float]) -> None:
+    """A table a loss."""
+    for share in shares:
+        shown = [row for row in rows if row["loss"] == share]
+        out.table(
+            f"at {share:.0%} validation nDCG loss, on test",
+            ["method", "coverage", "entropy", "gini", "nDCG change", "seconds"],
+            [[row["method"], *(row[name] for name in ("coverage", "entropy", "gini")), f"{row['ndcg_change']:+.1%}",
+              row["seconds"]] for row in shown],
+        )  # fmt: skip
+        out.say("")

@@ -1,0 +1,359 @@
+"""The audit: what is counted is what stands in the lists; rerankers are set by what they replace, not by the test."""
+
+import json
+from collections import Counter
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from divmf.audit import LeftOut, Subject, Trial, accuracy, in_words, kept, knobs, trials
+from divmf.bootstrap import mean_estimates
+from divmf.curve import Point
+from divmf.interactions import Interactions
+from divmf.metrics import compare, evaluate
+from divmf.report.audit import figures, sections
+from divmf.report.audit_files import document_of, exposure_table, reranker_table
+from divmf.report.findings import Findings
+from divmf.report.page import write_page
+from divmf.rerank import METHODS
+from divmf.split import Split
+from divmf.topk import TopK
+
+K, WIDTH = 3, 12
+
+
+def lists_of(items: Any, scores: Any = None, n_items: int = 6) -> TopK:
+    items = np.array(items)
+    scores = -np.arange(items.size, dtype=float).reshape(items.shape) if scores is None else scores
+    return TopK.from_arrays(items, scores, np.arange(len(items)), np.arange(n_items))
+
+
+def wide_lists(split: Split, width: int = WIDTH) -> TopK:
+    """Unseen items of each person, popular ones first, with scores that differ from person to person."""
+    rng = np.random.default_rng(3)
+    popularity = split.train.popularity + 6 * rng.random((split.n_users, split.n_items))
+    scores = np.where(split.seen.toarray() > 0, -np.inf, popularity)
+    items = np.argsort(-scores, axis=1)[:, :width]
+    return TopK.from_arrays(items, np.take_along_axis(scores, items, 1), split.user_ids, split.item_ids)
+
+
+@pytest.fixture(scope="module")
+def subject(split: Split) -> Subject:
+    return Subject(wide_lists(split), K, split.train, split.test)
+
+
+@pytest.fixture(scope="module")
+def tried(subject: Subject) -> list[Trial]:
+    return [each for each in trials(subject, [0, 5], budget=1e6) if isinstance(each, Trial)]
+
+
+# ---- counting
+
+
+def test_the_share_of_the_places_kept_worked_by_hand() -> None:
+    shown = lists_of([[0, 1, 2], [3, 4, -1], [5, 0, 1]])
+    assert kept(shown, shown) == 1
+    assert kept(lists_of([[2, 3, 0], [4, 5, -1], [2, 3, 4]]), shown) == 3 / 8  # 2 and 0; 4; none
+    assert kept(lists_of([[-1, -1, -1]] * 3), shown) == 0
+
+
+@given(st.lists(st.permutations(range(6)), min_size=1, max_size=5), st.lists(st.permutations(range(6)), min_size=5))
+def test_the_share_kept_is_that_of_a_plain_loop(old: Any, new: Any) -> None:
+    old, new = [row[:3] for row in old], [row[:3] for row in new[: len(old)]]
+    expected = sum(len(set(a) & set(b)) for a, b in zip(old, new, strict=True)) / (3 * len(old))
+    assert kept(lists_of(new), lists_of(old)) == pytest.approx(expected)
+
+
+def test_what_was_shown_is_measured_as_a_plain_loop_would(subject: Subject, split: Split) -> None:
+    lists = subject.lists.frame.filter(pl.col("rank") <= K)
+    counts = Counter(lists["item_id"].to_list())
+    places, n_items = sum(counts.values()), split.n_items
+    own = subject.own
+    assert own["coverage"] == len(counts) / n_items
+    assert own["entropy"] == pytest.approx(-sum(n / places * log(n / places) for n in counts.values()))
+    by_train = Counter(split.train.item_ids.gather(split.train.items).to_list())
+    head = sorted(split.item_ids.to_list(), key=lambda item: (-by_train[item], item))[: n_items // 10]
+    assert own["head_share"] == pytest.approx(sum(counts[item] for item in head) / places)
+    assert own["kept"] == 1
+    assert own["ndcg"] == pytest.approx(float(evaluate(subject.shown, split)["ndcg"]))
+
+
+def test_without_train_the_head_is_what_is_shown_most_and_without_test_nothing_is_said_of_accuracy() -> None:
+    subject = Subject(lists_of([[0, 1], [0, 2], [0, 1]], n_items=10), 2)
+    assert subject.popularity.tolist() == [3, 2, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert subject.own["head_share"] == 3 / 6
+    assert set(subject.own) == {"coverage", "entropy", "gini", "head_share", "tail_share", "kept"}
+    assert accuracy(subject, []) == ({}, {})
+
+
+def test_people_of_the_test_without_a_list_count_as_misses() -> None:
+    test = Interactions.from_frame(pl.DataFrame({"user_id": [0, 1, 7], "item_id": [0, 5, 3]}))
+    subject = Subject(lists_of([[0, 1], [0, 2]]), 2, test=test)
+    assert subject.without_list == 1
+    assert subject.own["hit"] == pytest.approx(1 / 3)
+    levels, _ = accuracy(subject, [])
+    assert float(levels["ndcg"]) == pytest.approx(1 / 3)
+
+
+def test_k_must_fit_the_lists() -> None:
+    with pytest.raises(ValueError, match="k=3 does not fit lists of 2; choose 1 to 2"):
+        Subject(lists_of([[0, 1]]), 3)
+
+
+# ---- order and scores
+
+
+def test_lists_ordered_against_their_scores_keep_their_order() -> None:
+    frame = pl.DataFrame({"user_id": [1] * 3, "item_id": [5, 6, 7], "score": [0.1, 0.9, 0.5], "rank": [1, 2, 3]})
+    subject = Subject(TopK.from_frame(frame), 1)
+    assert subject.candidates.scores.tolist() == [[0, -1, -2]]
+    assert subject.by_place
+    neutral = METHODS["bayes_rule"].run(subject.candidates, 1, {"a": 0.0})
+    assert neutral.items.tolist() == subject.shown.items.tolist()
+
+
+def test_lists_with_ranks_alone_go_by_place_and_lists_with_scores_do_not(subject: Subject) -> None:
+    ranked = pl.DataFrame({"user_id": [1, 1, 2], "item_id": [5, 6, 7], "rank": [1, 2, 1]})
+    assert Subject(TopK.from_frame(ranked), 1).by_place
+    assert not subject.by_place
+    assert subject.candidates is subject.lists
+
+
+# ---- intervals
+
+
+def test_the_interval_of_a_difference_is_that_of_compare(split: Split, subject: Subject, tried: list[Trial]) -> None:
+    levels, losses = accuracy(subject, tried, resamples=50, seed=4)
+    plain = evaluate(subject.shown, split, resamples=50, seed=4)
+    for name in ("ndcg", "hit"):
+        assert (levels[name], levels[name].low, levels[name].high) == pytest.approx(
+            (plain[name], plain[name].low, plain[name].high)
+        )
+    for trial in tried:
+        knob = {**trial.settings, METHODS[trial.method].knob: trial.picked.knob}
+        made = METHODS[trial.method].run(subject.candidates, K, knob, split.train, 0)
+        expected, found = compare(made, subject.shown, split, resamples=50, seed=4)["ndcg"], losses[trial.method]
+        assert (found, found.low, found.high) == pytest.approx((expected, expected.low, expected.high), abs=1e-12)
+
+
+def test_users_that_do_not_count_do_not_move_a_mean() -> None:
+    values = np.array([[1.0, 0.0], [0.0, 0.0], [99.0, 5.0]])
+    first, second = mean_estimates(values, np.array([True, True, False]), [(0, 1)] * 2)
+    assert (first, second) == (0.5, 0.0)
+    assert first.low < 0.5 < first.high
+    assert (second.low, second.high) == (0, 0)
+
+
+# ---- the rerankers
+
+
+def test_every_reranker_is_as_even_as_it_gets_within_what_it_may_replace(subject: Subject, tried: list[Trial]) -> None:
+    assert {trial.method for trial in tried} >= {"bayes_rule", "uimatch", "sinkhorn", "kwon", "fairrec", "xquad"}
+    for trial in tried:
+        assert trial.curve.points[0].test == subject.own
+        within = [point for point in trial.curve.points if point.test["kept"] >= 0.8]
+        assert trial.picked.test["gini"] == min(point.test["gini"] for point in within)
+        assert trial.picked.test["coverage"] == np.count_nonzero(trial.counts) / subject.lists.n_items
+    assert min(trial.picked.test["gini"] for trial in tried) < subject.own["gini"]
+
+
+def test_the_test_has_no_say_in_the_settings(split: Split, tried: list[Trial]) -> None:
+    blind = trials(Subject(wide_lists(split), K, split.train), [0, 5], budget=1e6)
+    picked = {each.method: each.picked.knob for each in blind if isinstance(each, Trial)}
+    assert picked == {trial.method: trial.picked.knob for trial in tried}
+
+
+def test_without_train_the_methods_that_need_it_are_named_and_uimatch_does_without(split: Split) -> None:
+    found = list(trials(Subject(wide_lists(split), K), [], budget=1e6))
+    out = {each.method: each.why for each in found if isinstance(each, LeftOut)}
+    assert "needs the training interactions; give them with --train" in out["xquad"]
+    (uimatch,) = [each for each in found if each.method == "uimatch"]
+    assert isinstance(uimatch, Trial)
+    assert uimatch.settings == {"gamma": 0.0}
+
+
+def test_a_spent_budget_leaves_methods_out_and_says_how_long_they_would_take(subject: Subject) -> None:
+    found = list(trials(subject, [], budget=1e-9))
+    assert all(isinstance(each, LeftOut) for each in found)
+    assert "more than was left of the 1 seconds for all rerankers; give them more time with --budget" in found[-1].why
+
+
+@given(crossing=st.integers(1, 10))
+def test_a_bisection_finds_the_setting_that_a_whole_sweep_finds(crossing: int) -> None:
+    method = METHODS["bayes_rule"]  # ten settings; from `crossing` on, too much is replaced
+
+    def strongest(whole: bool) -> tuple[float, int]:
+        points = [point(method.neutral)]
+        for knob in knobs(method, points, 0.8, whole):
+            points.append(point(knob))  # noqa: PERF401 (the generator looks at what is there)
+        on_grid = [p for p in points if p.knob in method.grid and p.valid["kept"] >= 0.8]
+        return max(p.knob or 0.0 for p in on_grid), len(points)
+
+    def point(knob: float) -> Point:
+        beyond = crossing < len(method.grid) and knob >= method.grid[crossing]
+        return Point("m", 0, {"kept": 0.5 if beyond else 0.9}, {"kept": 0.5 if beyond else 0.9}, knob=knob)
+
+    (by_sweep, many), (by_bisection, few) = strongest(True), strongest(False)
+    assert by_sweep == by_bisection == method.grid[crossing - 1]
+    assert few <= 1 + 4 + 1 < many
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 seconds"), (42, "42 seconds"), (600, "10 minutes"),
+                                                (9000, "2 hours")])  # fmt: skip
+def test_durations_are_written_for_people(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words
+
+
+# ---- the files
+
+
+@pytest.fixture(scope="module")
+def found(subject: Subject, tried: list[Trial]) -> Findings:
+    levels, losses = accuracy(subject, tried)
+    left = [LeftOut("karakaya", "it is slow")]
+    titles = {subject.lists.item_ids[0]: "The <first>"}
+    return Findings(subject, tried, left, levels, losses, 0.2, titles, [0, 5], "lists.csv", "items.csv")
+
+
+def test_the_exposure_file_holds_every_item_with_its_count(found: Findings, subject: Subject) -> None:
+    table = exposure_table(found)
+    assert table.height == subject.lists.n_items
+    assert table["lists"].to_list() == sorted(subject.shown.counts.tolist(), reverse=True)
+    assert table["lists"].sum() == len(subject.lists) * K
+    assert table.filter(pl.col("lists") == 0).height == len(found.never)
+    by_tenth = dict(table.group_by("tenth").agg(pl.col("share").sum()).iter_rows())
+    assert [by_tenth[tenth] for tenth in range(1, 11)] == pytest.approx(document_of(found)["tenths"])
+
+
+def test_the_document_says_what_the_trials_found(found: Findings) -> None:
+    document = document_of(found)
+    assert document["never_shown"] == round((1 - document["coverage"]) * document["catalog"])
+    assert list(document["rerankers"]) == [trial.method for trial in found.by_evenness]
+    ginis = [numbers["gini"] for numbers in document["rerankers"].values()]
+    assert ginis == sorted(ginis)
+    assert document["left_out"] == {"karakaya": "it is slow"}
+    table = reranker_table(found)
+    assert table.filter("picked").height == len(found.trials)
+
+
+# ---- the command
+
+
+def write_files(folder: Path) -> tuple[Path, Path]:
+    """Lists as someone else's system might write them: five people, three places each, eight items, one unknown."""
+    rows = [(f"p{person}", item, place) for person, items in enumerate(["abc", "abd", "acb", "abe", "baf"])
+            for place, item in enumerate(items, 1)]  # fmt: skip
+    pl.DataFrame(rows, ["customer_id", "sku", "position"], orient="row").write_csv(folder / "theirs.csv")
+    names = {"a": "Anvil", "b": "Bellows & <b>co</b>", "g": "Gimlet", "h": "Hammer"}
+    items = pl.DataFrame({"sku": list("abcdefgh"), "name": [names.get(item) for item in "abcdefgh"]})
+    items.write_csv(folder / "items.csv")
+    return folder / "theirs.csv", folder / "items.csv"
+
+
+def test_a_csv_of_someone_elses_system_is_audited(divmf: Any, tmp_path: Path) -> None:
+    lists, items = write_files(tmp_path)
+    done = divmf("audit", lists, "--catalog", items, "-o", tmp_path / "report.html", "--json")
+    assert done.code == 0
+    assert done.json["coverage"] == 6 / 8
+    assert done.json["never_shown"] == 2
+    assert done.json["popularity_from"] == "lists"
+    assert done.json["rerankers"] == {}
+    assert json.loads((tmp_path / "report" / "numbers.json").read_text()) == done.json
+    page = (tmp_path / "report.html").read_text()
+    assert "Of 8 items, these lists show 6; 2 (25%) are never shown to anybody." in page
+    assert "Gimlet" in page
+    assert "Hammer" in page
+    assert "Bellows &amp; &lt;b&gt;co&lt;/b&gt;" in page
+    assert "no reranker can change a list without candidates" in page
+    assert "<code>-k 3</code>" in page
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {
+        "exposure.csv", "exposure.parquet", "numbers.json", *(f"{name}.{ending}" for name in ("lorenz", "exposure")
+                                                              for ending in ("png", "svg")),
+    }  # fmt: skip
+
+
+def test_with_candidates_and_a_test_the_page_says_what_reranking_costs(divmf: Any, tmp_path: Path) -> None:
+    lists, items = write_files(tmp_path)
+    test = tmp_path / "later.csv"
+    test.write_text("customer_id,sku\np0,c\np1,a\np9,h\n")
+    arguments = ["audit", lists, "--catalog", items, "-o", tmp_path / "r.html", "-k", 1, "--test", test]
+    done = divmf(*arguments, "--replace", "100%", "--budget", 1000, "--json")
+    assert done.code == 0
+    assert "1 people" in done.err
+    assert done.json["hit"] == pytest.approx(1 / 3)
+    best = next(iter(done.json["rerankers"].values()))
+    assert best["gini"] < done.json["gini"]
+    low, high = best["ndcg_change_interval"]
+    assert low <= best["ndcg_change"] <= high
+    page = (tmp_path / "r.html").read_text()
+    assert "On the test, nDCG@1 changes by" in page
+    assert "each place is worth one step less" in page.replace("\n", " ")
+    assert "1 people of the test have no list" in page
+    assert (tmp_path / "r" / "rerankers.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-k", "9"], "-k 9: no list of {lists} holds more than 3; choose -k 3 or less"),
+        (["-o", "{folder}/report.pdf"], "unknown kind of file; use one of .html"),
+        (["-o", "{folder}/none/report.html"], "there is no folder"),
+        (["--replace", "lots"], "--replace lots is not a share; write 5% or 0.05"),
+        (["--catalog", "{lists}"], "2 items (such as"),
+        (["--train", "{folder}/bad.csv"], "train knows none of the catalogue's 8 items"),
+        (["--test", "{folder}/bad.csv"], "bad.csv: 1 items (such as 'zzz') are not in the catalogue"),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_is_one_line_that_says_how_to_mend_it(
+    divmf: Any, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    lists, items = write_files(tmp_path)
+    (tmp_path / "bad.csv").write_text("customer_id,sku\np0,zzz\n")
+    if "2 items" in message:
+        pl.read_csv(lists).filter(~pl.col("sku").is_in(["a", "b"])).write_csv(tmp_path / "few.csv")
+        arguments = ["--catalog", str(tmp_path / "few.csv")]
+    base = {"--catalog": str(items), "-o": str(tmp_path / "report.html")}
+    given = [text.format(folder=tmp_path, lists=lists) for text in arguments]
+    base |= dict(zip(given[::2], given[1::2], strict=True))
+    done = divmf("audit", lists, *(text for pair in base.items() for text in pair))
+    assert done.code == 2
+    assert message.format(lists=lists, folder=tmp_path) in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_rows_without_score_or_rank_rank_as_they_stand(divmf: Any, tmp_path: Path) -> None:
+    _, items = write_files(tmp_path)
+    (tmp_path / "bare.csv").write_text("customer_id,sku\np1,c\np2,a\np1,b\np2,c\n")
+    done = divmf("audit", tmp_path / "bare.csv", "--catalog", items, "-k", 1, "-o", tmp_path / "r.html", "--budget", 0)
+    assert done.code == 0
+    assert "neither a score nor a rank" in done.err
+    shown = pl.read_csv(tmp_path / "r" / "exposure.csv").filter(pl.col("lists") > 0)
+    assert sorted(shown["item_id"]) == ["a", "c"]
+
+
+def test_movielens_titles_are_read_as_a_catalogue(divmf: Any, tmp_path: Path) -> None:
+    (tmp_path / "movies.dat").write_bytes(
+        "1::Misérables, Les (1995)::Drama\n2::Heat (1995)::Action\n".encode("latin-1")
+    )
+    (tmp_path / "lists.csv").write_text("user_id,item_id,score\n7,2,0.5\n")
+    done = divmf("audit", tmp_path / "lists.csv", "--catalog", tmp_path / "movies.dat", "-o", tmp_path / "r.html", "-q")
+    assert done.code == 0
+    page = (tmp_path / "r.html").read_text()
+    assert "Misérables, Les (1995)" in page
+    (tmp_path / "movies.dat").write_text("not movies")
+    wrong = divmf("audit", tmp_path / "lists.csv", "--catalog", tmp_path / "movies.dat", "-o", tmp_path / "r.html")
+    assert "movies.dat: no line reads movie::title::genres" in wrong.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 390)])
+def test_a_browser_draws_the_audit(found: Findings, look_at: Any, tmp_path: Path, scheme: str, width: int) -> None:
+    write_page(tmp_path / "page.html", "Audit", sections(found, figures(found)))
+    look_at(tmp_path / "page.html", 3, scheme, width)
