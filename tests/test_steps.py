@@ -104,7 +104,7 @@ def test_a_row_left_alone_is_where_torchs_adam_would_have_it(before: int, gap: i
     for _ in range(gap):
         table.grad = torch.zeros_like(table)
         optimiser.step()
-    settle(rows, np.zeros((3, 2), dtype=np.int64), gap, 0.01, fading(before + 1, gap, np.dtype(np.float64)), 0, 3)
+    settle(rows, np.zeros((3, 2), dtype=np.int32), gap, 0.01, fading(before + 1, gap, np.dtype(np.float64)), 0, 3)
     for found, expected in zip(rows, (table.detach(), state["exp_avg"], state["exp_avg_sq"]), strict=True):
         assert_close(torch.from_numpy(found), expected, rtol=1e-6, atol=1e-8)
 

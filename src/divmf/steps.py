@@ -109,7 +109,7 @@ def on_touched_rows(
     from divmf.kernels.pair_rows import fading, settle, train_rows
 
     users, items = (arrays_of(table, optimiser) for table in (model.users, model.items))
-    seen = np.zeros((model.n_users, 2), dtype=np.int64), np.zeros((model.n_items, 2), dtype=np.int64)
+    seen = np.zeros((model.n_users, 2), dtype=np.int32), np.zeros((model.n_items, 2), dtype=np.int32)
     done, size = steps_done(model, optimiser), pairs_per_step(config)
     n_steps, rate = math.ceil(len(train) / size), optimiser.param_groups[0]["lr"]
     left, step, total = fading(done, n_steps, users[0].dtype), 0, 0.0
@@ -130,7 +130,8 @@ def arrays_of(table: Tensor, optimiser: torch.optim.Adam) -> tuple[Array, Array,
     state = optimiser.state[table]
     if not state:
         state["step"] = torch.tensor(0.0)
-        state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(table), torch.zeros_like(table)
+        for moment in ("exp_avg", "exp_avg_sq"):  # numpy asks for large pages, where rows far apart are found sooner
+            state[moment] = torch.from_numpy(np.zeros_like(table.detach().numpy()))
     return table.detach().numpy(), state["exp_avg"].detach().numpy(), state["exp_avg_sq"].detach().numpy()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from divmf.ids import Array
-from divmf.kernels.pairs import BETA_1, BETA_2, EPSILON, adam_flat, add_gradients
+from divmf.kernels.pairs import BETA_1, BETA_2, EPSILON, add_gradients
 
 RATIO = BETA_1 / np.sqrt(BETA_2)
 NEGLIGIBLE = 1e-30  # a mean that has fallen so far is zero; smaller numbers are slow to compute with
@@ -33,7 +33,7 @@ def fading(done: int, n_steps: int, dtype: Any) -> Fading:
     tail = np.zeros(len(step) + 1)
     for place in range(len(step) - 1, -1, -1):
         tail[place] = RATIO * (correction[place] + tail[place + 1])
-    gaps = np.arange(n_steps + 1, dtype=np.float64)
+    gaps = np.arange(n_steps + 2, dtype=np.float64)
     mean, square = (np.where(base**gaps < NEGLIGIBLE, 0.0, base**gaps).astype(dtype) for base in (BETA_1, BETA_2))
     epsilon = EPSILON * np.sqrt(1 - BETA_2 ** step[: n_steps + 1])
     return tail[: n_steps + 1], epsilon.astype(dtype), mean, square, RATIO**gaps
@@ -53,55 +53,48 @@ def _number(ids: Array, seen: Array, step: int, touched: Array, gaps: Array, cou
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
-def _up_to_date(rows: Rows, touched: Array, gaps: Array, step: int, rate: float, fading: Fading, out: Rows) -> None:
-    """out = the rows touched as they are at the end of a step; they were last updated `gaps` steps before."""
+def _fetch(rows: Rows, touched: Array, gaps: Array, step: int, rate: float, fading: Fading, now: Array) -> None:
+    """now = the values of the rows touched at the end of a step; they were last updated `gaps` steps before."""
     values, means, squares = rows
-    new_values, new_means, new_squares = out
-    tail, epsilons, fallen, fallen_square, ratio = fading
-    dim = values.shape[1]
+    tail, epsilons, _, _, ratio = fading
     for place in range(len(touched)):
         row, gap = touched[place], gaps[place]
+        if gap == 0:
+            for d in range(values.shape[1]):
+                now[place, d] = values[row, d]
+            continue
         way = values.dtype.type(rate * (tail[step - gap] - ratio[gap] * tail[step]))
-        epsilon, mean_left, square_left = epsilons[step - gap], fallen[gap], fallen_square[gap]
-        # a loop for each array: the more of them in one, the longer it takes to see that they do not overlap
-        for d in range(dim):
-            new_values[place, d] = values[row, d] - way * means[row, d] / (np.sqrt(squares[row, d]) + epsilon)
-        for d in range(dim):
-            new_means[place, d] = mean_left * means[row, d]
-        for d in range(dim):
-            new_squares[place, d] = square_left * squares[row, d]
+        epsilon = epsilons[step - gap]
+        for d in range(values.shape[1]):
+            now[place, d] = values[row, d] - way * means[row, d] / (np.sqrt(squares[row, d]) + epsilon)
 
 
-@njit(cache=True)
-def _put_back(rows: Rows, touched: Array, batch: Rows) -> None:
-    """rows[touched] = batch."""
+@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+def _step(
+    rows: Rows, touched: Array, gaps: Array, now: Array, gradient: Array, step: int, rate: float, l2: float,
+    fading: Fading,
+) -> None:  # fmt: skip
+    """A step of Adam, the step-th of all, on the rows touched, from `now` on; the gradient is left at zero."""
+    values, means, squares = rows
+    _, _, fallen, fallen_square, _ = fading
+    number = values.dtype.type
+    scale, correction = number(rate / (1 - BETA_1**step)), number(1 / np.sqrt(1 - BETA_2**step))
+    new, new_square, epsilon, decay = number(1 - BETA_1), number(1 - BETA_2), number(EPSILON), number(l2)
     for place in range(len(touched)):
-        row = touched[place]
-        for d in range(rows[0].shape[1]):
-            rows[0][row, d] = batch[0][place, d]
-        for d in range(rows[0].shape[1]):
-            rows[1][row, d] = batch[1][place, d]
-        for d in range(rows[0].shape[1]):
-            rows[2][row, d] = batch[2][place, d]
-
-
-@njit(cache=True)
-def _adam_rows(rows: Rows, touched: Array, batch: Rows, gradient: Array, step: int, rate: float, l2: float) -> None:
-    """A step of Adam on the rows of a batch, put back where they come from; the gradient is left at zero."""
-    size = len(touched) * gradient.shape[1]
-    values, mean, square = batch
-    adam_flat(
-        values.ravel()[:size], gradient.ravel()[:size], mean.ravel()[:size], square.ravel()[:size], step, rate, l2
-    )
-    _put_back(rows, touched, batch)
+        row, left, left_square = touched[place], fallen[gaps[place] + 1], fallen_square[gaps[place] + 1]
+        for d in range(values.shape[1]):
+            slope = gradient[place, d] + decay * now[place, d]
+            gradient[place, d] = 0
+            means[row, d] = left * means[row, d] + new * slope
+            squares[row, d] = left_square * squares[row, d] + new_square * slope * slope
+            values[row, d] = now[place, d] - scale * means[row, d] / (np.sqrt(squares[row, d]) * correction + epsilon)
 
 
 @njit(cache=True)
 def _scratch(most: int, like: Array) -> Any:
-    """Room for a batch: the rows with their moments, their gradient, their numbers and the gaps before them."""
+    """Room for the rows a batch touches: their values, their gradient, which they are and the gaps before them."""
     shape = (most, like.shape[1])
-    rows = (np.empty(shape, like.dtype), np.empty(shape, like.dtype), np.empty(shape, like.dtype))
-    return rows, np.zeros(shape, like.dtype), np.empty(most, np.int64), np.empty(most, np.int64)
+    return np.empty(shape, like.dtype), np.zeros(shape, like.dtype), np.empty(most, np.int64), np.empty(most, np.int64)
 
 
 @njit(cache=True, nogil=True)
@@ -131,20 +124,26 @@ def train_rows(
         drawn = unmet[pairs].ravel()
         n_items = _number(drawn, seen[1], step, touched_items, item_gaps, n_items, unmet_place.ravel())
         which_users, which_items = touched_users[:n_users], touched_items[:n_items]
-        _up_to_date(users, which_users, user_gaps, step - 1, rate, fading, some_users)
-        _up_to_date(items, which_items, item_gaps, step - 1, rate, fading, some_items)
+        _fetch(users, which_users, user_gaps, step - 1, rate, fading, some_users)
+        _fetch(items, which_items, item_gaps, step - 1, rate, fading, some_items)
         total += add_gradients(
-            is_bpr, some_users[0], some_items[0], bias[which_items], (user_gradient, item_gradient),
+            is_bpr, some_users, some_items, bias[which_items], (user_gradient, item_gradient),
             user_place, met_place, unmet_place, 0, pairs.stop - first,
         )  # fmt: skip
-        _adam_rows(users, which_users, some_users, user_gradient, done + step, rate, l2)
-        _adam_rows(items, which_items, some_items, item_gradient, done + step, rate, l2)
+        _step(users, which_users, user_gaps, some_users, user_gradient, done + step, rate, l2, fading)
+        _step(items, which_items, item_gaps, some_items, item_gradient, done + step, rate, l2, fading)
     return total
 
 
 @njit(cache=True, nogil=True)
 def settle(rows: Rows, seen: Array, step: int, rate: float, fading: Fading, first: int, last: int) -> None:
     """Bring the rows first … last − 1 to the end of a step, as Adam on all rows would have them there."""
-    some = (rows[0][first:last], rows[1][first:last], rows[2][first:last])
-    _up_to_date(some, np.arange(last - first), step - seen[first:last, 0], step, rate, fading, some)
+    values, means, squares = rows
+    _, _, fallen, fallen_square, _ = fading
+    gaps = step - seen[first:last, 0]
+    _fetch(rows, np.arange(first, last), gaps, step, rate, fading, values[first:last])
+    for row in range(first, last):
+        for d in range(values.shape[1]):
+            means[row, d] *= fallen[gaps[row - first]]
+            squares[row, d] *= fallen_square[gaps[row - first]]
     seen[first:last, 0] = step

@@ -33,7 +33,7 @@ def _add(table: Array, row: int, factor: float, others: Array, other: int) -> No
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")  # where division may raise, it is done one by one
-def adam_flat(values: Array, gradient: Array, mean: Array, square: Array, step: int, rate: float, l2: float) -> None:
+def _adam(values: Array, gradient: Array, mean: Array, square: Array, step: int, rate: float, l2: float) -> None:
     """One step of Adam with L2 added to the gradient, over all values; the gradient is left at zero."""
     one = values.dtype.type(1)
     beta_1, beta_2 = values.dtype.type(BETA_1), values.dtype.type(BETA_2)
@@ -105,6 +105,6 @@ def train_pairs(
         last = min(first + size, len(user_of))
         total += add_gradients(is_bpr, users, items, bias, gradients, user_of, met, unmet, first, last)
         step += 1
-        adam_flat(users.ravel(), gradients[0].ravel(), moments[0].ravel(), moments[1].ravel(), step, rate, l2)
-        adam_flat(items.ravel(), gradients[1].ravel(), moments[2].ravel(), moments[3].ravel(), step, rate, l2)
+        _adam(users.ravel(), gradients[0].ravel(), moments[0].ravel(), moments[1].ravel(), step, rate, l2)
+        _adam(items.ravel(), gradients[1].ravel(), moments[2].ravel(), moments[3].ravel(), step, rate, l2)
     return total
