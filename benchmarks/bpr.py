@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-THREADS, REPEATS, PATIENCE, AT_MOST = 2, 5, 12, 80
+THREADS, REPEATS, PATIENCE, AT_MOST = 2, 5, 10, 80
 RATES = (0.005, 0.01, 0.02)
 BUSY = "while True: pass"
 
@@ -49,8 +49,8 @@ def growth(small: Any) -> None:
     from divmf.interactions import Interactions
 
     whole = marketplace(1_000_000, 20_000, 5_100_000, seed=0)
-    # two million of its pairs: an epoch is a turn
-    part = np.sort(np.random.default_rng(0).permutation(len(whole))[:2_000_000])
+    # a million of its pairs: an epoch is a turn
+    part = np.sort(np.random.default_rng(0).permutation(len(whole))[:1_000_000])
     large = Interactions(whole.users[part], whole.items[part], None, whole.user_ids, whole.item_ids)
     found = interleaved({"small": Ours.of(small).epoch, "large": Ours.of(large).epoch})
     print("\n| MovieLens-1M, million samples/s | 1,000,000 users × 20,000 items | ratio |\n|---|---|---|")
@@ -161,13 +161,14 @@ class Race:
     """How validation nDCG grew with the seconds of training."""
 
     runner: Any
+    patience: int
     seconds: list[float] = field(default_factory=lambda: [0.0])
     ndcg: list[float] = field(default_factory=lambda: [0.0])
 
     def go_on(self, split: Any) -> None:
-        """One more epoch, unless there was nothing better for a while."""
+        """One more epoch, unless nothing was better for as long as its patience lasts."""
         best = self.ndcg.index(max(self.ndcg))
-        if len(self.ndcg) - 1 - best >= PATIENCE or len(self.ndcg) > AT_MOST:
+        if len(self.ndcg) - 1 - best >= self.patience:
             return
         began = time.perf_counter()
         self.runner.epoch()
@@ -187,7 +188,8 @@ def to_best(split: Any) -> list[str]:
     warm_up = Theirs.of(split, 0.01), Ours.of(split.train)
     for runner in warm_up:
         runner.epoch()
-    ours, theirs = Race(Ours.of(split.train)), {rate: Race(Theirs.of(split, rate)) for rate in RATES}
+    ours = Race(Ours.of(split.train), PATIENCE)
+    theirs = {rate: Race(Theirs.of(split, rate), AT_MOST) for rate in RATES}  # it is worse at first, then better
     for _ in range(AT_MOST):
         for race in (ours, *theirs.values()):
             race.go_on(split)
