@@ -14,6 +14,7 @@ from divmf.config import TrainConfig
 from divmf.interactions import Interactions
 from divmf.kernels.pair_rows import fading, settle
 from divmf.model import MF
+from divmf.runs import optimiser_tensors, restore_optimiser
 from divmf.sampling import slabs
 from divmf.steps import batch_loss, by_autograd, on_all_rows, on_touched_rows, steps_for
 from divmf.training import accuracy_epoch, epoch_rng, optimisers_of
@@ -146,3 +147,19 @@ def test_the_loss_of_many_pairs_is_their_sum_however_far_apart_the_scores() -> N
         assert on_all_rows(model, data, config, optimiser, np.random.default_rng(1)) == pytest.approx(
             expected, rel=1e-9
         )
+
+
+def test_an_epoch_after_resuming_is_the_epoch_that_would_have_followed() -> None:
+    data = some_data(200, 150, share=0.02)
+    config = TrainConfig(accuracy="bpr", negatives=2, batch=16, adam="rows")
+    straight = some_model(data)
+    optimisers = optimisers_of(straight, config)
+    accuracy_epoch(straight, data, config, optimisers["accuracy"], epoch_rng(0, "accuracy", 1))
+    kept = {name: tensor.clone() for name, tensor in optimiser_tensors(optimisers).items()}
+    resumed = MF(*(tensor.requires_grad_() for tensor in (straight.copy().users, straight.copy().items)), straight.bias)
+    again = optimisers_of(resumed, config)["accuracy"]
+    restore_optimiser("accuracy", again, kept)
+    for model, optimiser in ((straight, optimisers["accuracy"]), (resumed, again)):
+        accuracy_epoch(model, data, config, optimiser, epoch_rng(0, "accuracy", 2))
+    assert torch.equal(straight.users, resumed.users)
+    assert torch.equal(straight.items, resumed.items)
