@@ -33,7 +33,7 @@ def steps_for(model: MF, config: TrainConfig) -> Steps:
 def touches_rows(model: MF, config: TrainConfig) -> bool:
     """Whether a step is to cost what its batch costs, not what the model's size does: asked for, or a large model.
 
-    Measured: a row passed over costs 14 ns, a row fetched and put back 40 more, and a sample touches about one.
+    Measured in cache: a row passed over costs 14 ns, a row fetched and put back 42, and a sample touches about one.
     """
     large = model.n_users + model.n_items > 4 * config.batch
     return config.adam == "rows" or (config.adam is None and large)
