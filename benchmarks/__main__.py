@@ -3,9 +3,13 @@
 import argparse
 from collections.abc import Callable
 
-from benchmarks import market, rerankers
+from benchmarks import bpr, market, rerankers
 
-BENCHMARKS: dict[str, Callable[[], None]] = {"marketplace": market.main, "rerankers": rerankers.main}
+BENCHMARKS: dict[str, Callable[[], None]] = {
+    "marketplace": market.main,
+    "rerankers": rerankers.main,
+    "bpr": bpr.main,
+}
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ LADDER = [
     ["kernels"],
     ["split", "select", "sampling"],
     ["unmask", "topk", "bootstrap", "describe", "marketplace"],
-    ["softmax", "diversity", "prices", "metrics", "datasets"],
+    ["softmax", "diversity", "steps", "prices", "metrics", "datasets"],
     ["training"],
     ["curve"],
     ["rerank", "runs"],

@@ -3,17 +3,27 @@
 import os
 import subprocess
 import sys
+import threading
+
+import pytest
+
+from divmf import threads
 
 PROGRAM = """
 import hashlib
 import numpy as np, torch
 from scipy import sparse
+from divmf.config import TrainConfig
+from divmf.interactions import Interactions
 from divmf.model import MF
 from divmf.prices import Bonus, Market, solve
 from divmf.softmax import softmax_gradient
 from divmf.threads import threads
 from divmf.topk import recommend
+from divmf.training import accuracy_epoch, epoch_rng, initial_model, optimisers_of
+import divmf.sampling, polars as pl
 
+divmf.sampling.SLAB = 64
 rng = np.random.default_rng(0)
 model = MF(*(torch.from_numpy(rng.normal(size=size).astype(np.float32)) for size in ((307, 9), (211, 9), 211)))
 met = sparse.csr_array((rng.random((307, 211)) < 0.1).astype(np.float32))
@@ -21,12 +31,20 @@ loss = softmax_gradient(model, met, 0.5)
 lists = recommend(model, met, 5)
 found = solve(Market(model, met, 5), 0.3, np.zeros(211, dtype=np.float32), Bonus())
 print(threads(), loss.hex(), found.gap.hex(), found.score.hex())
-for array in (model.users.grad.numpy(), model.items.grad.numpy(), *lists, found.price):
+pairs = Interactions.from_frame(pl.DataFrame(dict(zip(("user_id", "item_id"), met.nonzero()))))
+trained = []
+for adam in ("dense", "rows"):
+    config = TrainConfig(accuracy="bpr", adam=adam, batch=64)
+    own = initial_model(pairs.n_users, pairs.n_items, config)
+    loss = accuracy_epoch(own, pairs, config, optimisers_of(own, config)["accuracy"], epoch_rng(0, "accuracy", 1))
+    print(loss.hex())
+    trained += [own.users.detach().numpy(), own.items.detach().numpy()]
+for array in (model.users.grad.numpy(), model.items.grad.numpy(), *lists, found.price, *trained):
     print(hashlib.sha256(array.tobytes()).hexdigest())
 """
 
 
-def test_gradients_lists_and_prices_are_the_same_to_the_last_bit_on_one_thread_and_on_three() -> None:
+def test_gradients_lists_prices_and_sampled_steps_are_the_same_to_the_last_bit_on_one_thread_and_on_three() -> None:
     def run(threads: int) -> list[str]:
         environment = os.environ | {"DIVMF_THREADS": str(threads)}
         command = [sys.executable, "-c", PROGRAM]
@@ -35,3 +53,31 @@ def test_gradients_lists_and_prices_are_the_same_to_the_last_bit_on_one_thread_a
     one, three = run(1), run(3)
     assert (one[0], three[0]) == ("1", "3")
     assert one[1:] == three[1:]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_what_is_made_ahead_comes_in_order_and_not_too_early(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "threads", lambda: count)
+    lock, begun = threading.Lock(), list[int]()
+
+    def work(place: int) -> int:
+        with lock:
+            begun.append(place)
+        return place * place
+
+    for number, made in enumerate(threads.ahead(work, range(20))):
+        assert made == number * number
+        with lock:
+            assert len(begun) <= number + count  # the one in use, and one for each other thread
+    assert sorted(begun) == list(range(20))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_error_in_what_is_made_ahead_is_raised_where_it_would_be_used(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "threads", lambda: count)
+    made = threads.ahead(lambda place: 6 // (2 - place), range(4))
+    assert [next(made), next(made)] == [3, 6]
+    with pytest.raises(ZeroDivisionError):
+        next(made)

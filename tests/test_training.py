@@ -15,16 +15,13 @@ from divmf.config import TrainConfig, TrainingDiverged
 from divmf.diversity import UNREACHABLE, Lengths, diversity_gradient
 from divmf.interactions import Interactions
 from divmf.model import MF
-from divmf.sampling import slabs
 from divmf.select import top
 from divmf.training import (
     accuracy_epoch,
     adam,
-    compiled_steps,
     diversity_epoch,
     epoch_rng,
     initial_model,
-    steps_by_autograd,
 )
 
 
@@ -201,22 +198,6 @@ def test_an_epoch_draws_the_same_whatever_came_before() -> None:
     assert epoch_rng(3, "accuracy", 7).random() == epoch_rng(3, "accuracy", 7).random()
     draws = {epoch_rng(s, p, e).random() for s in (0, 1) for p in ("accuracy", "diversity") for e in (1, 2)}
     assert len(draws) == 8
-
-
-@pytest.mark.parametrize("accuracy", ["bpr", "mse"])
-def test_the_compiled_steps_are_those_of_autograd_and_torchs_adam(accuracy: Any) -> None:
-    data = some_data(40, 30)
-    config = TrainConfig(accuracy=accuracy, negatives=3, batch=60, l2=0.01)
-    compiled, plain = some_model(data), some_model(data)
-    found = []
-    for model, steps in ((compiled, compiled_steps), (plain, steps_by_autograd)):
-        optimiser = torch.optim.Adam([model.users, model.items], lr=0.05, weight_decay=0.01)
-        rng = np.random.default_rng(3)
-        found.append([sum(steps(model, config, optimiser, 20, s) for s in slabs(data, 20, 3, rng)) for _ in range(3)])
-        assert int(optimiser.state[model.items]["step"]) == 3 * -(-len(data) // 20)
-    assert found[0] == pytest.approx(found[1], rel=1e-9)
-    assert_close(compiled.users, plain.users, rtol=1e-8, atol=1e-10)
-    assert_close(compiled.items, plain.items, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("accuracy", ["bpr", "softmax"])

@@ -8,10 +8,11 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import ArgsKwargs
 
 PRESETS: dict[str, dict[str, object]] = {
-    "paper": {"accuracy": "bpr", "method": "divmf"},
+    "paper": {"accuracy": "bpr", "method": "divmf", "adam": "dense"},
     "release": {
         "accuracy": "bpr",
         "method": "divmf",
+        "adam": "dense",
         "k": 10,
         "mask_seen": False,
         "blocks": "release",
@@ -47,6 +48,11 @@ class TrainConfig:
     batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
     learning_rate: float | None = Field(
         default=None, gt=0, le=1, description="Adam's step size in the accuracy phase; none: 0.001, for softmax 0.15"
+    )
+    adam: Literal["dense", "rows"] | None = Field(
+        default=None,
+        description="what a step of bpr or mse updates: all rows, or those in the batch, with what Adam does to a row"
+        " in between made up when it is next needed (same result, but for L2); none: rows for more than 4 a sample",
     )
     l2: float | None = Field(
         default=None,

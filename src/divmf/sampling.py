@@ -6,8 +6,9 @@ import numpy as np
 
 from divmf.ids import Array
 from divmf.interactions import Interactions
+from divmf.threads import ahead
 
-SLAB = 1 << 18
+SLAB = 1 << 14  # pairs drawn at a time: enough that threads seldom meet, and a small epoch has several
 
 
 def draw_key(rng: np.random.Generator) -> int:
@@ -23,12 +24,15 @@ def slabs(
 
     order, key, matrix = rng.permutation(len(train)), draw_key(rng), train.matrix
     slab = size * max(1, SLAB // size)  # whole batches
-    for first in range(0, len(train), slab):
+
+    def draw(first: int) -> tuple[Array, Array, Array]:
         chosen = order[first : first + slab]
         users, items = train.users[chosen].astype(np.int64), train.items[chosen].astype(np.int64)
         drawn = np.empty((len(chosen), negatives), dtype=np.int64)
         draw_negatives(users, items, first, matrix.indptr, matrix.indices, train.n_items, key, drawn)
-        yield users, items, drawn
+        return users, items, drawn
+
+    yield from ahead(draw, range(0, len(train), slab))
 
 
 def submatrices(

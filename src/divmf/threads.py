@@ -5,8 +5,9 @@ where they meet at every step, one that another process holds up stops them all.
 """
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from typing import TypeVar
@@ -52,3 +53,20 @@ def in_parts(work: Callable[[int, int], T], n_rows: int, sum_bytes: int = 0) -> 
     ranges = [(first, last) for first, last in pairwise(bounds) if first < last]
     with libraries().limit(limits=1, user_api="blas"):  # each part multiplies on its own
         return list(workers().map(lambda part: work(*part), ranges))
+
+
+def ahead(work: Callable[[int], T], places: Iterable[int]) -> Iterator[T]:
+    """work(place) for each place, in order; the next ones are made on other threads while one is in use.
+
+    work must not share itself out: its threads are those it runs on.
+    """
+    if threads() == 1:
+        yield from map(work, places)
+        return
+    begun: deque[Future[T]] = deque()
+    for place in places:
+        begun.append(workers().submit(work, place))
+        if len(begun) == threads():
+            yield begun.popleft().result()
+    while begun:
+        yield begun.popleft().result()

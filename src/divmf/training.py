@@ -1,19 +1,15 @@
 """The two phases of Algorithm 1, an epoch at a time: first accuracy, then diversity, on the same parameters."""
 
-import math
-
 import numpy as np
 import torch
-from torch.nn.functional import embedding
 
-from divmf import losses
 from divmf.config import TrainConfig, check
 from divmf.diversity import diversity_gradient
-from divmf.ids import Array
 from divmf.interactions import Interactions
 from divmf.model import MF
-from divmf.sampling import draw_key, slabs, submatrices
+from divmf.sampling import draw_key, submatrices
 from divmf.softmax import softmax_gradient
+from divmf.steps import steps_for, touches_rows
 
 
 def epoch_rng(seed: int, phase: str, epoch: int) -> np.random.Generator:
@@ -37,10 +33,14 @@ def adam(model: MF, learning_rate: float, l2: float, beta: float = 0.999) -> tor
 
 
 def optimisers_of(model: MF, config: TrainConfig) -> dict[str, torch.optim.Adam]:
-    """Adam for each phase. The softmax gradient is exact and holds its own λ, so its squares need less memory."""
+    """Adam for each phase. The softmax gradient is exact and holds its own λ, so its squares need less memory.
+
+    Where a step touches the rows of its batch alone, their L2 comes with the batch (`divmf.steps`).
+    """
     exact = config.accuracy == "softmax"
+    decay = 0.0 if exact or touches_rows(model, config) else config.decay
     return {
-        "accuracy": adam(model, config.rate(1), 0.0 if exact else config.decay, 0.99 if exact else 0.999),
+        "accuracy": adam(model, config.rate(1), decay, 0.99 if exact else 0.999),
         "diversity": adam(model, config.diversity_rate, config.decay),
     }
 
@@ -54,63 +54,8 @@ def accuracy_epoch(
         loss = softmax_gradient(model, train.matrix, config.l2)
         optimiser.step()
         return check(loss / len(train), "accuracy")
-    steps = compiled_steps if model.users.device.type == "cpu" else steps_by_autograd
-    size = max(1, config.batch // config.negatives)
-    total = sum(steps(model, config, optimiser, size, slab) for slab in slabs(train, size, config.negatives, rng))
+    total = steps_for(model, config)(model, train, config, optimiser, rng)
     return check(total / (len(train) * config.negatives), "accuracy")
-
-
-def steps_by_autograd(
-    model: MF, config: TrainConfig, optimiser: torch.optim.Adam, size: int, slab: tuple[Array, Array, Array]
-) -> float:
-    """A step for each `size` pairs of users, items met and items not met; the sum of their losses."""
-    loss_of, total = losses.ACCURACY_LOSSES[config.accuracy], 0.0
-    for first in range(0, len(slab[0]), size):
-        batch = (torch.from_numpy(part[first : first + size]).to(model.users.device) for part in slab)
-        users, positives, negatives = batch
-        items = torch.cat([positives[:, None], negatives], dim=1)  # (b, 1 + n)
-        # embedding(), not indexing: the backward pass of indexing adds in the order threads happen to come
-        scores = torch.einsum("bd,bnd->bn", embedding(users, model.users), embedding(items, model.items))
-        scores = scores + model.bias[items]
-        unmet = scores[:, 1:]
-        if config.accuracy == "mse":  # the negative of a user who met everything is the positive itself: no negative
-            unmet = unmet.masked_fill(negatives == positives[:, None], 0.0)
-        loss = loss_of(scores[:, :1], unmet)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        total += float(loss.detach())
-    return total
-
-
-def compiled_steps(
-    model: MF, config: TrainConfig, optimiser: torch.optim.Adam, size: int, slab: tuple[Array, Array, Array]
-) -> float:
-    """As `steps_by_autograd`, compiled for the CPU; Adam's moments stay where torch keeps them."""
-    from divmf.kernels.pairs import train_pairs
-
-    tables = (model.users, model.items)
-    for table in tables:
-        if not (state := optimiser.state[table]):
-            state |= {
-                "step": torch.tensor(0.0),
-                "exp_avg": torch.zeros_like(table),
-                "exp_avg_sq": torch.zeros_like(table),
-            }
-    states = [optimiser.state[table] for table in tables]
-    users, items = (table.detach().numpy() for table in tables)
-    mean_u, square_u, mean_i, square_i = (
-        s[name].detach().numpy() for s in states for name in ("exp_avg", "exp_avg_sq")
-    )
-    group = optimiser.param_groups[0]
-    total = train_pairs(
-        config.accuracy == "bpr", users, items, model.bias.numpy(), (mean_u, square_u, mean_i, square_i),
-        (np.zeros_like(users), np.zeros_like(items)), int(states[0]["step"]), group["lr"], group["weight_decay"],
-        size, *slab,
-    )  # fmt: skip
-    for state in states:
-        state["step"] += math.ceil(len(slab[0]) / size)
-    return float(total)
 
 
 def diversity_epoch(

@@ -31,18 +31,16 @@ def _draw(key: np.uint64, place: int, attempt: int, n: int) -> Any:
 @njit(cache=True, inline="always")
 def _holds(items: Array, start: int, end: int, item: int) -> bool:
     """Whether the sorted items[start:end] hold the item."""
-    while start < end:
+    if start == end:
+        return False
+    while end - start > 1:  # both halves cost the same, so that nothing has to be guessed
         middle = (start + end) >> 1
-        if items[middle] < item:
-            start = middle + 1
-        elif items[middle] > item:
-            end = middle
-        else:
-            return True
-    return False
+        below = items[middle] <= item
+        start, end = (middle if below else start), (end if below else middle)
+    return bool(items[start] == item)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, nogil=True)
 def negatives(
     users: Array, positives: Array, first: int, offsets: Array, items: Array, n_items: int, key: int, drawn: Array
 ) -> None:
@@ -51,7 +49,7 @@ def negatives(
     A user who has met nearly everything gets the positive itself back: its BPR gradient is zero.
     """
     each = drawn.shape[1]
-    for place in prange(len(users)):
+    for place in range(len(users)):
         start, end = offsets[users[place]], offsets[users[place] + 1]
         for number in range(each):
             drawn[place, number] = positives[place]

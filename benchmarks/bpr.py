@@ -1,0 +1,219 @@
+"""BPR training beside implicit's: samples a second, alone and with a competing process, and the time to its best nDCG.
+
+A sample is one (user, item met, item not met), 32 dimensions, two threads each. implicit's count is that of the
+triples it draws: those whose negative the user has met, which it then skips, are counted for it too.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+THREADS, REPEATS, PATIENCE, AT_MOST = 2, 5, 10, 80
+RATES = (0.005, 0.01, 0.02)
+BUSY = "while True: pass"
+
+
+def main() -> None:
+    """Measure and print Markdown tables."""
+    os.environ["DIVMF_THREADS"] = str(THREADS)
+    from divmf.datasets import load
+
+    data = {"MovieLens-1M": load("ml-1m"), "Epinions-15": load("epinions").k_core(15)}
+    splits = {name: each.leave_one_out(seed=0) for name, each in data.items()}
+    print("| data | competing process | implicit, million samples/s | divmf | ratio |\n|---|---|---|---|---|")
+    for name, split in splits.items():
+        for busy in (False, True):
+            theirs, ours = Theirs.of(split, 0.01), Ours.of(split.train)
+            with competitor(busy):
+                found = interleaved({"theirs": theirs.epoch, "ours": ours.epoch})
+            speeds = found["theirs"], found["ours"]
+            print(f"| {name} | {'a busy loop' if busy else 'none'} | {row(*speeds)} |", flush=True)
+    growth(splits["MovieLens-1M"].train)
+    print("\n| data | implicit's best validation nDCG@5 | it takes | divmf is there after | ratio | divmf's best |")
+    print("|---|---|---|---|---|---|")
+    for name, split in splits.items():
+        print(f"| {name} | {' | '.join(to_best(split))} |", flush=True)
+
+
+def growth(small: Any) -> None:
+    """Samples a second where the users do not fit the cache, and every row would be too many."""
+    from divmf.datasets import marketplace
+    from divmf.interactions import Interactions
+
+    whole = marketplace(1_000_000, 20_000, 5_100_000, seed=0)
+    # a million of its pairs: an epoch is a turn
+    part = np.sort(np.random.default_rng(0).permutation(len(whole))[:1_000_000])
+    large = Interactions(whole.users[part], whole.items[part], None, whole.user_ids, whole.item_ids)
+    found = interleaved({"small": Ours.of(small).epoch, "large": Ours.of(large).epoch})
+    print("\n| MovieLens-1M, million samples/s | 1,000,000 users × 20,000 items | ratio |\n|---|---|---|")
+    print(f"| {row(found['small'], found['large'])} |", flush=True)
+
+
+def row(base: list[float], other: list[float]) -> str:
+    """Medians of two series, and of their ratio repeat by repeat, with its range."""
+    ratios = [b / a for a, b in zip(base, other, strict=True)]
+    return f"{median(base):.2f} | {median(other):.2f} | {median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+
+
+def interleaved(each: dict[str, Callable[[], int]]) -> dict[str, list[float]]:
+    """Million samples a second of each, in turns, after a round to warm up; a turn takes about a second or more."""
+    found: dict[str, list[float]] = {name: [] for name in each}
+    for _ in range(1 + REPEATS):
+        for name, epoch in each.items():
+            began, samples = time.perf_counter(), epoch()
+            while time.perf_counter() - began < 1:
+                samples += epoch()
+            found[name].append(samples / (time.perf_counter() - began) / 1e6)
+    return {name: speeds[1:] for name, speeds in found.items()}
+
+
+@contextmanager
+def competitor(wanted: bool) -> Iterator[None]:
+    """Another process that keeps one core busy."""
+    process = subprocess.Popen([sys.executable, "-c", BUSY]) if wanted else None
+    if process is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+@dataclass
+class Theirs:
+    """implicit's BPR, an epoch at a time: it goes on from the factors it has."""
+
+    model: Any
+    matrix: Any
+    epochs: int = 0
+
+    @classmethod
+    def of(cls, split: Any, rate: float) -> "Theirs":
+        """A new model."""
+        from implicit.cpu.bpr import BayesianPersonalizedRanking
+        from scipy import sparse
+
+        model = BayesianPersonalizedRanking(
+            factors=32, learning_rate=rate, iterations=1, num_threads=THREADS, random_state=0
+        )
+        return cls(model, sparse.csr_matrix(split.train.matrix).astype(np.float32))
+
+    def epoch(self) -> int:
+        """One more epoch; how many samples it had."""
+        self.model.random_state = self.epochs = self.epochs + 1  # else it would draw the same samples again
+        self.model.fit(self.matrix, show_progress=False)
+        return int(self.matrix.nnz)
+
+    @property
+    def factors(self) -> tuple[Any, Any]:
+        """Its vectors; the item's bias is one dimension of them."""
+        return self.model.user_factors, self.model.item_factors
+
+
+@dataclass
+class Ours:
+    """divmf's BPR with its default settings, an epoch at a time."""
+
+    model: Any
+    train: Any
+    config: Any
+    optimiser: Any
+    epochs: int = 0
+
+    @classmethod
+    def of(cls, train: Any) -> "Ours":
+        """A new model."""
+        from divmf.config import TrainConfig
+        from divmf.training import initial_model, optimisers_of
+
+        config = TrainConfig(accuracy="bpr")
+        model = initial_model(train.n_users, train.n_items, config)
+        return cls(model, train, config, optimisers_of(model, config)["accuracy"])
+
+    def epoch(self) -> int:
+        """One more epoch; how many samples it had."""
+        from divmf.training import accuracy_epoch, epoch_rng
+
+        self.epochs += 1
+        accuracy_epoch(
+            self.model, self.train, self.config, self.optimiser, epoch_rng(self.config.seed, "accuracy", self.epochs)
+        )
+        return len(self.train) * self.config.negatives
+
+    @property
+    def factors(self) -> tuple[Any, Any]:
+        """Its vectors."""
+        return self.model.users.detach().numpy(), self.model.items.detach().numpy()
+
+
+@dataclass
+class Race:
+    """How validation nDCG grew with the seconds of training."""
+
+    runner: Any
+    patience: int
+    seconds: list[float] = field(default_factory=lambda: [0.0])
+    ndcg: list[float] = field(default_factory=lambda: [0.0])
+
+    def go_on(self, split: Any) -> None:
+        """One more epoch, unless nothing was better for as long as its patience lasts."""
+        best = self.ndcg.index(max(self.ndcg))
+        if len(self.ndcg) - 1 - best >= self.patience:
+            return
+        began = time.perf_counter()
+        self.runner.epoch()
+        self.seconds.append(self.seconds[-1] + time.perf_counter() - began)
+        self.ndcg.append(valid_ndcg(split, *self.runner.factors))
+
+    def reached(self, ndcg: float) -> float:
+        """Seconds of training until the nDCG was there; infinite if it never was."""
+        return next((s for s, n in zip(self.seconds, self.ndcg, strict=True) if n >= ndcg), float("inf"))
+
+
+def to_best(split: Any) -> list[str]:
+    """implicit's best validation nDCG over learning rates and epochs, when it and when we are there, and our best.
+
+    The epochs of all take turns, so that what else the machine does slows each down alike.
+    """
+    warm_up = Theirs.of(split, 0.01), Ours.of(split.train)
+    for runner in warm_up:
+        runner.epoch()
+    ours = Race(Ours.of(split.train), PATIENCE)
+    theirs = {rate: Race(Theirs.of(split, rate), AT_MOST) for rate in RATES}  # it is worse at first, then better
+    for _ in range(AT_MOST):
+        for race in (ours, *theirs.values()):
+            race.go_on(split)
+    rate, best = max(theirs.items(), key=lambda pair: max(pair[1].ndcg))
+    goal, epoch = max(best.ndcg), best.ndcg.index(max(best.ndcg))
+    seconds, own = best.reached(goal), ours.reached(goal)
+    final = ours.ndcg.index(max(ours.ndcg))
+    return [
+        f"{goal:.4f} (rate {rate}, epoch {epoch})",
+        f"{seconds:.1f} s",
+        f"{own:.1f} s",
+        f"{own / seconds:.2f}",
+        f"{max(ours.ndcg):.4f} (epoch {final}, {ours.seconds[final]:.1f} s)",
+    ]
+
+
+def valid_ndcg(split: Any, users: Any, items: Any) -> float:
+    """nDCG@5 on the validation items, training items out of the lists."""
+    import torch
+
+    from divmf.metrics import measure
+    from divmf.model import MF
+    from divmf.topk import TopK, recommend
+
+    tables = [torch.from_numpy(np.ascontiguousarray(table)) for table in (users, items)]
+    found, scores = recommend(MF(tables[0], tables[1], torch.zeros(len(items))), split.train.matrix, 5)
+    return float(measure(TopK(found, scores, split.user_ids, split.item_ids), split.valid.matrix)["ndcg"])

@@ -1,0 +1,149 @@
+"""Adam on the rows a batch touches, with what it would have done to them while they were not touched, in closed form.
+
+A row without gradient for n steps after step s: its mean falls as β₁ⁿ, its square as β₂ⁿ, and its values move on by
+
+    rate · mean / √square · Σ_{j=1…n} ρʲ c(s + j),   ρ = β₁ / √β₂,   c(t) = √(1 − β₂ᵗ) / (1 − β₁ᵗ)
+
+which is T(s) − ρⁿ T(s + n) with the tail T(s) = Σ_{j≥1} ρʲ c(s + j). So rows are brought up to date when a batch needs
+them, the batch is a step on a small model of these rows alone, and its cost does not depend on how many others there
+are. In the steps between, L2 is left out (docs/method.md), and Adam's ε counts as at step s. A test holds this equal to
+`torch.optim.Adam`.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from divmf.ids import Array
+from divmf.kernels.pairs import BETA_1, BETA_2, EPSILON, add_gradients
+
+RATIO = BETA_1 / np.sqrt(BETA_2)
+NEGLIGIBLE = 1e-30  # a mean that has fallen so far is zero; smaller numbers are slow to compute with
+
+Rows = tuple[Array, Array, Array]  # values, mean and square of the gradient: each (n, dim)
+Seen = tuple[Array, Array]  # (n, 2): step of a row's last update, its place in that batch
+Fading = tuple[Array, Array, Array, Array, Array]  # T(s) and ε of every step s; β₁ⁿ, β₂ⁿ, ρⁿ of every gap n
+
+
+def fading(done: int, n_steps: int, dtype: Any) -> Fading:
+    """What is left of the way to go, of a mean and of a square, for the steps done + 1 … done + n_steps."""
+    step = done + np.arange(1, n_steps + 502, dtype=np.float64)  # ρ to the power 500 is nothing
+    correction = np.sqrt(1 - BETA_2**step) / (1 - BETA_1**step)
+    tail = np.zeros(len(step) + 1)
+    for place in range(len(step) - 1, -1, -1):
+        tail[place] = RATIO * (correction[place] + tail[place + 1])
+    gaps = np.arange(n_steps + 2, dtype=np.float64)
+    mean, square = (np.where(base**gaps < NEGLIGIBLE, 0.0, base**gaps).astype(dtype) for base in (BETA_1, BETA_2))
+    epsilon = EPSILON * np.sqrt(1 - BETA_2 ** step[: n_steps + 1])
+    return tail[: n_steps + 1], epsilon.astype(dtype), mean, square, RATIO**gaps
+
+
+@njit(cache=True)
+def _number(ids: Array, seen: Array, step: int, touched: Array, gaps: Array, count: int, places: Array) -> int:
+    """places = where each of the rows stands among those this step touches; how many there are, with the new ones."""
+    for number in range(len(ids)):
+        row = ids[number]
+        if seen[row, 0] != step:
+            touched[count], gaps[count] = row, step - 1 - seen[row, 0]
+            seen[row, 0], seen[row, 1] = step, count
+            count += 1
+        places[number] = seen[row, 1]
+    return count
+
+
+@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+def _fetch(rows: Rows, touched: Array, gaps: Array, step: int, rate: float, fading: Fading, now: Array) -> None:
+    """now = the values of the rows touched at the end of a step; they were last updated `gaps` steps before."""
+    values, means, squares = rows
+    tail, epsilons, _, _, ratio = fading
+    for place in range(len(touched)):
+        row, gap = touched[place], gaps[place]
+        if gap == 0:
+            for d in range(values.shape[1]):
+                now[place, d] = values[row, d]
+            continue
+        way = values.dtype.type(rate * (tail[step - gap] - ratio[gap] * tail[step]))
+        epsilon = epsilons[step - gap]
+        for d in range(values.shape[1]):
+            now[place, d] = values[row, d] - way * means[row, d] / (np.sqrt(squares[row, d]) + epsilon)
+
+
+@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+def _step(
+    rows: Rows, touched: Array, gaps: Array, now: Array, gradient: Array, step: int, rate: float, l2: float,
+    fading: Fading,
+) -> None:  # fmt: skip
+    """A step of Adam, the step-th of all, on the rows touched, from `now` on; the gradient is left at zero."""
+    values, means, squares = rows
+    _, _, fallen, fallen_square, _ = fading
+    number = values.dtype.type
+    scale, correction = number(rate / (1 - BETA_1**step)), number(1 / np.sqrt(1 - BETA_2**step))
+    new, new_square, epsilon, decay = number(1 - BETA_1), number(1 - BETA_2), number(EPSILON), number(l2)
+    for place in range(len(touched)):
+        row, left, left_square = touched[place], fallen[gaps[place] + 1], fallen_square[gaps[place] + 1]
+        for d in range(values.shape[1]):
+            slope = gradient[place, d] + decay * now[place, d]
+            gradient[place, d] = 0
+            means[row, d] = left * means[row, d] + new * slope
+            squares[row, d] = left_square * squares[row, d] + new_square * slope * slope
+            values[row, d] = now[place, d] - scale * means[row, d] / (np.sqrt(squares[row, d]) * correction + epsilon)
+
+
+@njit(cache=True)
+def _scratch(most: int, like: Array) -> Any:
+    """Room for the rows a batch touches: their values, their gradient, which they are and the gaps before them."""
+    shape = (most, like.shape[1])
+    return np.empty(shape, like.dtype), np.zeros(shape, like.dtype), np.empty(most, np.int64), np.empty(most, np.int64)
+
+
+@njit(cache=True, nogil=True)
+def train_rows(
+    is_bpr: bool, users: Rows, items: Rows, bias: Array, seen: Seen, fading: Fading, done: int, step: int,
+    rate: float, l2: float, size: int, user_of: Array, met: Array, unmet: Array,
+) -> float:  # fmt: skip
+    """A step of Adam for each `size` of the pairs, on the rows they touch; the sum of their losses.
+
+    seen   when users and items were last updated, in steps of this epoch
+    done   steps before this epoch; `step` of them came since
+    """
+    each = unmet.shape[1]
+    some_users, user_gradient, touched_users, user_gaps = _scratch(size, users[0])
+    some_items, item_gradient, touched_items, item_gaps = _scratch(size * (1 + each), items[0])
+    user_place, met_place, unmet_place = (
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty((size, each), np.int64),
+    )
+    total = 0.0
+    for first in range(0, len(user_of), size):
+        pairs = slice(first, min(first + size, len(user_of)))
+        step += 1
+        n_users = _number(user_of[pairs], seen[0], step, touched_users, user_gaps, 0, user_place)
+        n_items = _number(met[pairs], seen[1], step, touched_items, item_gaps, 0, met_place)
+        drawn = unmet[pairs].ravel()
+        n_items = _number(drawn, seen[1], step, touched_items, item_gaps, n_items, unmet_place.ravel())
+        which_users, which_items = touched_users[:n_users], touched_items[:n_items]
+        _fetch(users, which_users, user_gaps, step - 1, rate, fading, some_users)
+        _fetch(items, which_items, item_gaps, step - 1, rate, fading, some_items)
+        total += add_gradients(
+            is_bpr, some_users, some_items, bias[which_items], (user_gradient, item_gradient),
+            user_place, met_place, unmet_place, 0, pairs.stop - first,
+        )  # fmt: skip
+        _step(users, which_users, user_gaps, some_users, user_gradient, done + step, rate, l2, fading)
+        _step(items, which_items, item_gaps, some_items, item_gradient, done + step, rate, l2, fading)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def settle(rows: Rows, seen: Array, step: int, rate: float, fading: Fading, first: int, last: int) -> None:
+    """Bring the rows first … last − 1 to the end of a step, as Adam on all rows would have them there."""
+    values, means, squares = rows
+    _, _, fallen, fallen_square, _ = fading
+    gaps = step - seen[first:last, 0]
+    _fetch(rows, np.arange(first, last), gaps, step, rate, fading, values[first:last])
+    for row in range(first, last):
+        for d in range(values.shape[1]):
+            means[row, d] *= fallen[gaps[row - first]]
+            squares[row, d] *= fallen_square[gaps[row - first]]
+    seen[first:last, 0] = step
