@@ -38,7 +38,7 @@ def ndcg(hits: Array, held: Array) -> Array:
     k = hits.shape[1]
     discount = 1 / np.log2(np.arange(k) + 2)  # (k,)
     ideal = np.append(1, np.cumsum(discount))  # (k + 1,), the first only to divide 0 by
-    return sum_of_places(hits, discount) / ideal[np.minimum(held, k)]  # (n_lists,)
+    return np.asarray(sum_of_places(hits, discount) / ideal[np.minimum(held, k)])  # (n_lists,)
 
 
 def hit(hits: Array, held: Array) -> Array:
