@@ -159,7 +159,7 @@ def solve(
 
     if also is not None:
         look(also)
-    for step in range(iterations):  # noqa: B007  its last value is reported
+    for step in range(iterations):
         counts = look(price)
         if bound - reached < least:
             least, least_at = bound - reached, step
