@@ -11,6 +11,7 @@ BENCHMARKS = {
     "lists": "lists",
     "evaluation": "evaluation",
     "job": "whole_job",
+    "growth": "growth",
     "marketplace": "market",
     "rerankers": "rerankers",
 }

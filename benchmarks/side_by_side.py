@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -21,17 +22,25 @@ Ways = Mapping[str, Callable[[], object]]
 Seconds = dict[str, np.ndarray]
 
 
-def in_turn(ways: Ways, repeats: int = REPEATS) -> Seconds:
-    """Each way once to warm up, then all of them in turn, several times; the seconds of each.  (repeats,)"""
+def in_turn(ways: Ways, repeats: int = REPEATS, clock: Callable[[], Any] = time.perf_counter) -> Seconds:
+    """Each way once to warm up, then all of them in turn, several times; the seconds of each.  (repeats, …)
+
+    clock: time.process_time counts the time of all cores that worked, and not what other processes took; see `both`
+    """
     for way in ways.values():
         way()
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, way in ways.items():
-            began = time.perf_counter()
+            began = clock()
             way()
-            seconds[name].append(time.perf_counter() - began)
+            seconds[name].append(clock() - began)
     return {name: np.array(took) for name, took in seconds.items()}
+
+
+def both() -> np.ndarray:
+    """Two clocks: the one on the wall, and the time of all cores that worked."""
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def ratio(above: np.ndarray, below: np.ndarray) -> float:
