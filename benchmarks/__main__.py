@@ -1,23 +1,34 @@
-"""Run a benchmark by name, or all of them."""
+"""Run benchmarks by name, or all of them; each prints a Markdown table, progress goes to stderr."""
 
 import argparse
-from collections.abc import Callable
+from importlib import import_module
 
-from benchmarks import bpr, market, rerankers
+from benchmarks.side_by_side import prepare
 
-BENCHMARKS: dict[str, Callable[[], None]] = {
-    "marketplace": market.main,
-    "rerankers": rerankers.main,
-    "bpr": bpr.main,
+# name on the command line → module with a main(); in the order of docs/benchmarks.md
+BENCHMARKS = {
+    "bpr": "bpr",
+    "epoch": "epoch",
+    "lists": "lists",
+    "evaluation": "evaluation",
+    "job": "whole_job",
+    "growth": "growth",
+    "marketplace": "market",
+    "rerankers": "rerankers",
 }
 
 
 def main() -> None:
     """`python -m benchmarks [NAME …]`."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="which ones; all if none is named")
-    for name in parser.parse_args().names or BENCHMARKS:
-        BENCHMARKS[name]()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all if none is named")
+    names = parser.parse_args().names or list(BENCHMARKS)
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        parser.error(f"there is no benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}")
+    prepare()
+    for name in names:
+        print(f"### {name}\n", flush=True)
+        import_module(f"benchmarks.{BENCHMARKS[name]}").main()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,9 @@ def one_thread() -> None:
     import numba
     import torch
 
+    import divmf.kernels
+    import divmf.model  # noqa: F401  (both set the threads when they are loaded)
+
     torch.set_num_threads(1)
     numba.set_num_threads(1)
 

@@ -10,7 +10,7 @@ import divmf
 
 SOURCE = Path(divmf.__file__).parent
 LADDER = [
-    ["ids", "threads", "config"],
+    ["ids", "threads", "config", "clock"],
     ["tables"],
     ["interactions", "model", "losses"],
     ["kernels"],

@@ -213,6 +213,31 @@ def test_lists_for_some_users_in_other_formats(divmf: Any, log: Path, tmp_path: 
         assert read_table(path)["user_id"].unique().sort().to_list() == wanted.to_list()
 
 
+@pytest.mark.parametrize("settings", [QUICK, PRICES], ids=["divmf", "prices"])
+def test_the_phases_of_a_profile_add_up_to_the_time_the_command_took(
+    divmf: Any, log: Path, tmp_path: Path, settings: list[str]
+) -> None:
+    began = time.perf_counter()
+    profile = divmf("train", log, "-o", tmp_path / "run", *settings, "--json", "--profile").json["profile"]
+    took = time.perf_counter() - began
+    *phases, together = profile
+    names = {row["phase"] for row in phases}
+    assert names >= {"reading", "splitting", "accuracy epochs", "validation metrics", "writing", "other"}
+    assert names & {"diversity epochs", "prices"} == ({"diversity epochs"} if settings is QUICK else {"prices"})
+    assert "choosing λ" in names
+    assert all(row["seconds"] >= 0 for row in phases)
+    assert together["seconds"] == pytest.approx(sum(row["seconds"] for row in phases))
+    assert sum(row["share"] for row in phases) == pytest.approx(1)
+    assert 0.5 * took < together["seconds"] < took  # the rest is reading the command line
+
+
+def test_a_profile_is_printed_as_a_table(divmf: Any, log: Path, tmp_path: Path) -> None:
+    printed = divmf("train", log, "-o", tmp_path / "run", *QUICK, "--profile").out
+    table = printed[printed.index("where the time went") :].splitlines()
+    assert table[1].split() == ["phase", "seconds", "share"]
+    assert any(line.split()[0] == "together" and line.endswith("100.0%") for line in table)
+
+
 def test_describe_prints_the_row_of_table_1(divmf: Any, log: Path, tmp_path: Path) -> None:
     done = divmf("data", "describe", log, "-o", tmp_path / "skew.png")
     assert "1,500" in done.out

@@ -19,7 +19,18 @@ from scipy import sparse
 from sklearn.metrics import ndcg_score
 
 from divmf.interactions import Interactions
-from divmf.metrics import METRICS, Estimate, compare, entropy, estimate, evaluate, gini, measure, measure_each
+from divmf.metrics import (
+    METRICS,
+    Estimate,
+    compare,
+    entropy,
+    estimate,
+    evaluate,
+    gini,
+    measure,
+    measure_each,
+    sum_of_places,
+)
 from divmf.topk import TopK
 
 COUNTS = arrays(np.int64, st.integers(1, 30), elements=st.integers(0, 50))
@@ -152,6 +163,12 @@ def test_every_metric_is_a_number_within_its_range(case):
     for name, value in measure(lists, held_out, popularity).items():
         assert type(value) is float
         assert 0 <= value <= METRICS[name].highest(lists.n_items) * (1 + 1e-12), name
+
+
+@given(arrays(np.bool_, st.tuples(st.integers(0, 7), st.integers(0, 5))))
+def test_values_summed_over_marked_places_are_a_matrix_product(marks: np.ndarray) -> None:
+    values = 1 / np.log2(np.arange(marks.shape[1]) + 2)
+    assert_allclose(sum_of_places(marks, values), marks @ values, rtol=1e-15)
 
 
 @given(COUNTS)

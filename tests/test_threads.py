@@ -81,3 +81,48 @@ def test_an_error_in_what_is_made_ahead_is_raised_where_it_would_be_used(
     assert [next(made), next(made)] == [3, 6]
     with pytest.raises(ZeroDivisionError):
         next(made)
+
+
+GOVERNED = """
+import torch  # before us: it must be told, not only its environment set
+from threadpoolctl import threadpool_info
+import divmf.model, divmf.kernels.select
+import numba
+from divmf.threads import in_parts, threads
+
+def of_blas():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+inside = in_parts(lambda first, last: of_blas(), 2)
+print(threads(), torch.get_num_threads(), numba.get_num_threads(), *of_blas(), *inside[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ({"DIVMF_THREADS": "3", "OMP_NUM_THREADS": "1"}, 3),  # ours wins
+        ({"OMP_NUM_THREADS": "1"}, 1),  # as torchrun sets it
+    ],
+)
+def test_one_setting_governs_our_threads_torch_numba_and_blas(setting: dict[str, str], expected: int) -> None:
+    others = ("DIVMF_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {name: value for name, value in os.environ.items() if name not in others} | setting
+    done = subprocess.run([sys.executable, "-c", GOVERNED], env=environment, capture_output=True, text=True, check=True)
+    ours, of_torch, of_numba, of_blas, inside_a_part = map(int, done.stdout.split())
+    assert (ours, of_torch, of_numba, of_blas) == (expected,) * 4
+    assert inside_a_part == 1  # each part multiplies on its own: no more threads than asked for
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"), [({}, 3), ({"OMP_NUM_THREADS": "2,1"}, 3), ({"OMP_NUM_THREADS": "2"}, 2)]
+)
+def test_without_a_setting_every_core_of_the_process_has_a_thread(
+    setting: dict[str, str], expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DIVMF_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
+    assert threads.threads.__wrapped__() == expected

@@ -158,7 +158,7 @@ class DivMF(TrainConfig):
         split: Split = self.split_  # type: ignore[attr-defined]
         asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
         self.curve.choose(rule, **asked)  # type: ignore[arg-type]  # refuses what cannot be chosen
-        refine(self.run, split, self, **asked)
+        refine(self.run, split, self, None, **asked)
         point = self.curve.choose(rule, **asked)  # type: ignore[arg-type]
         return Recommender(self.run.model(point), split, point, self.k)
 

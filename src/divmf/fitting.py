@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import torch
 
+from divmf.clock import Clock
 from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.metrics import Measures, measure
@@ -32,6 +33,7 @@ class Training:
     model: MF
     optimisers: dict[str, torch.optim.Adam]
     points: list[Point] = field(default_factory=list)
+    clock: Clock = field(default_factory=Clock)
 
     @property
     def curve(self) -> Curve:
@@ -48,15 +50,18 @@ class Training:
         rng = epoch_rng(self.config.seed, phase, number)
         if phase == ACCURACY:
             self.optimisers[phase].param_groups[0]["lr"] = self.config.rate(number)
-        loss = EPOCHS[phase](self.model, self.split.train, self.config, self.optimisers[phase], rng)
+        with self.clock.phase(f"{phase} epochs"):
+            loss = EPOCHS[phase](self.model, self.split.train, self.config, self.optimisers[phase], rng)
         return self.keep(phase, number, loss, time.perf_counter() - began)
 
     def keep(self, phase: str, number: int, loss: float | None = None, seconds: float | None = None) -> Point:
         """Measure the model as it is now and write the point down."""
-        valid, test = measure_both(self.model, self.split, self.config.k)
+        with self.clock.phase("validation metrics"):
+            valid, test = measure_both(self.model, self.split, self.config.k)
         point = Point(phase, number, valid, test, loss=loss, seconds=seconds)
         self.points.append(point)
-        self.run.record(self.curve, self.model, self.optimisers)
+        with self.clock.phase("writing"):
+            self.run.record(self.curve, self.model, self.optimisers)
         log.info(
             "%s epoch %d: loss %s, validation nDCG %.4f, coverage %.3f, Gini %.3f",
             phase, number, f"{loss:.4f}" if loss is not None else "–", valid["ndcg"], valid["coverage"], valid["gini"],
@@ -71,17 +76,20 @@ class Training:
                 now.copy_(then)
 
 
-def fit(run: Run, split: Split, config: TrainConfig, start: MF | None = None) -> Iterator[Point]:
+def fit(
+    run: Run, split: Split, config: TrainConfig, start: MF | None = None, clock: Clock | None = None
+) -> Iterator[Point]:
     """Train, yielding each new point of the curve: nothing is lost when the caller stops asking.
 
     start: a model trained elsewhere, to begin from; with accuracy_epochs = 0 it is diversified as it is.
+    clock: told which phase is on
     """
     check_fits(split, config)
     with run.locked():
-        yield from locked_fit(run, split, config, start)
+        yield from locked_fit(run, split, config, start, clock or Clock())
 
 
-def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None) -> Iterator[Point]:
+def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None, clock: Clock) -> Iterator[Point]:
     """`fit`, once the folder is ours alone."""
     state = run.resume()
     model = MF(state["users"], state["items"], state["bias"]) if state else start
@@ -92,8 +100,9 @@ def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None) ->
         restore_optimiser(phase, optimiser, state)
     points = list(run.curve.points)
     if not any(point.phase == DIVERSITY for point in points):
-        config = tuned(run, split, config)
-    training = Training(run, split, config, model, optimisers, points)
+        with clock.phase("choosing λ"):
+            config = tuned(run, split, config)
+    training = Training(run, split, config, model, optimisers, points, clock)
     yield from SCHEDULES[config.schedule](training)
 
 
@@ -127,9 +136,10 @@ def priced(training: Training) -> Iterator[Point]:
     config, base = training.config, training.curve.base
     floor = (1 - config.deepest) * base.valid["ndcg"]
     made = {point.knob: point for point in training.points if point.phase == DIVERSITY}
-    stall, before = Stall(training.run, training.split, config), base
+    stall, before = Stall(training.run, training.split, config, training.clock), base
     # the first point made says where the path began, to the last bit; a model may know nothing and have no spread
-    first = next(iter(made), None) or FIRST_RHO * (stall.market.spread() or 1.0)
+    with training.clock.phase("prices"):
+        first = next(iter(made), None) or FIRST_RHO * (stall.market.spread() or 1.0)
     for number in range(config.diversity_epochs):
         rho = first * GROWTH**number
         point = made.get(rho)
@@ -155,8 +165,8 @@ def ended(point: Point, before: Point, floor: float) -> bool:
 class Stall:
     """Where points of the prices are made: the market of a run's base model."""
 
-    def __init__(self, run: Run, split: Split, config: TrainConfig) -> None:
-        self.run, self.split, self.config = run, split, config
+    def __init__(self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None) -> None:
+        self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
         self.base = run.model(run.curve.base)
         self.market = Market(self.base, split.train.matrix, config.k)
         even_share = config.k * split.n_users / split.n_items
@@ -166,13 +176,16 @@ class Stall:
         """Solve for ρ from the point before, measure it, keep it."""
         began = time.perf_counter()
         start = None if before.knob is None else (before.knob, self.run.price(before).numpy())
-        found = follow(self.market, rho, self.bonus, start)
+        with self.clock.phase("prices"):
+            found = follow(self.market, rho, self.bonus, start)
         seconds = time.perf_counter() - began
         price = torch.from_numpy(found.price)
-        valid, test = measure_both(replace(self.base, price=price), self.split, self.config.k)
+        with self.clock.phase("validation metrics"):
+            valid, test = measure_both(replace(self.base, price=price), self.split, self.config.k)
         number = 1 + max((point.epoch for point in curve.points if point.phase == DIVERSITY), default=0)
         point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=found.gap)
-        self.run.record_price(point, price)
+        with self.clock.phase("writing"):
+            self.run.record_price(point, price)
         log.info(
             "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.4f ρ from the optimum%s",
             rho, valid["ndcg"], valid["coverage"], valid["gini"], found.gap,
@@ -184,7 +197,7 @@ class Stall:
 FINEST = 0.02  # how close neighbouring ρ may come, as a share of the larger one
 
 
-def refine(run: Run, split: Split, config: TrainConfig, **criterion: float | None) -> None:
+def refine(run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, **criterion: float | None) -> None:
     """More points of the prices, between the two where a criterion of `Curve.choose` stops or begins to hold."""
     ((name, value),) = [(name, value) for name, value in criterion.items() if value is not None] or [("", 0.0)]
     if config.method != "prices" or name not in ("ndcg_drop", "gini", "coverage", "rho") or not run.curve.has_prices:
@@ -196,7 +209,7 @@ def refine(run: Run, split: Split, config: TrainConfig, **criterion: float | Non
             between = float(value) if name == "rho" else rho_between(curve, name, float(value))
             if between is None or any(point.knob == between for point in curve.points) or between <= 0:
                 return
-            stall = stall or Stall(run, split, config)
+            stall = stall or Stall(run, split, config, clock)
             smaller = [point for point in curve.operating if (point.knob or 0.0) < between]
             stall.point(between, curve, smaller[-1])
 

@@ -24,7 +24,7 @@ from scipy import sparse
 from divmf.bootstrap import Estimate as Estimate
 from divmf.bootstrap import resampled
 from divmf.ids import Array
-from divmf.kernels.counts import add_counts, list_means, mark, weighted_mean
+from divmf.kernels.counts import add_counts, list_means, mark, row_sums, weighted_mean
 from divmf.split import Split
 from divmf.topk import TopK
 
@@ -38,12 +38,19 @@ def ndcg(hits: Array, held: Array) -> Array:
     k = hits.shape[1]
     discount = 1 / np.log2(np.arange(k) + 2)  # (k,)
     ideal = np.append(1, np.cumsum(discount))  # (k + 1,), the first only to divide 0 by
-    return np.asarray(hits @ discount / ideal[np.minimum(held, k)])  # (n_lists,)
+    return np.asarray(sum_of_places(hits, discount) / ideal[np.minimum(held, k)])  # (n_lists,)
 
 
 def hit(hits: Array, held: Array) -> Array:
     """hit@k: 1 for a list that holds at least one held-out item."""
-    return np.asarray(hits.any(axis=1), dtype=np.float64)  # (n_lists,)
+    return (sum_of_places(hits, np.ones(hits.shape[1])) > 0).astype(np.float64)  # (n_lists,)
+
+
+def sum_of_places(marks: Array, values: Array) -> Array:
+    """marks @ values: of the values of a list's places, those that are marked are summed.  (n_lists,)"""
+    sums = np.empty(len(marks))
+    row_sums(marks, values, sums)
+    return sums
 
 
 def popularity_of_lists(items: Array, popularity: Array) -> Array:
@@ -150,8 +157,13 @@ class Tally:
             if metric.kind == "user":
                 means[name] = metric.function(self.hits, self.held), self.held > 0
             elif metric.kind == "list" and self.popularity is not None:
-                means[name] = metric.function(self.items, self.popularity), np.asarray((self.items >= 0).any(axis=1))
+                means[name] = metric.function(self.items, self.popularity), self.listed
         return means
+
+    @property
+    def listed(self) -> Array:
+        """Which of the lists hold an item at all.  (n_lists,)"""
+        return sum_of_places(self.items >= 0, np.ones(self.items.shape[1])) > 0
 
     def measures(self, weights: Array) -> Measures:
         """All metrics when list r stands there weights[r] times, in the order of METRICS."""

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 from divmf.ids import Array
+from divmf.threads import govern_torch
+
+govern_torch()
 
 
 @dataclass(frozen=True, eq=False)

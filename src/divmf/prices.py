@@ -27,6 +27,7 @@ ROUNDS = 256  # passes remembered; after that everybody's candidates are found a
 CLOSE = 1e-5  # two ways to multiply out a score agree to this, relatively
 # by how many ρ per recommendation the lists may at most be below the best ones; it aims at half of it
 TOLERANCE = 0.01
+PATIENCE = 20  # steps that bring neither better lists nor a better bound before it gives up
 # the pace of a price: it slows down where it passed its goal, and speeds up where it did not
 DOWN, UP, PACES, FIRST_PACE = 0.7, 1.05, (0.005, 1.0), 0.5
 
@@ -172,6 +173,7 @@ def solve(
     market.rounds = []  # what is `close` depends on the candidates: they must not depend on what was solved before
     n_shown = max(1, len(market.lists) * market.k)
     reached, bound, found = -np.inf, np.inf, (start, 0.0, 0.0)
+    least, least_at = np.inf, 0
     price, pace, before = start, np.full(len(start), FIRST_PACE), np.zeros(len(start))
 
     def look(at: Array) -> Array:
@@ -187,9 +189,11 @@ def solve(
 
     if also is not None:
         look(also)
-    for step in range(iterations):  # noqa: B007  its last value is reported
+    for step in range(iterations):
         counts = look(price)
-        if bound - reached <= tolerance / 2 * rho * n_shown:
+        if bound - reached < least:
+            least, least_at = bound - reached, step
+        if least <= tolerance / 2 * rho * n_shown or step - least_at >= PATIENCE:
             break
         lowest = np.where(counts > 0, -rho * bonus.next(np.maximum(counts - 1, 0)), -np.inf)
         miss = np.clip(price, lowest, -rho * bonus.next(counts)) - price

@@ -1,10 +1,14 @@
 """Threads: one setting for all that computes in parallel, and work cut into a few large parts.
 
+The setting is DIVMF_THREADS. Our own parts, torch, numba's loops and BLAS each keep threads; they take turns, and while
+our parts run, BLAS has one for each of them.
+
 A part is a range of rows that one thread takes from beginning to end, so threads meet once per pass over the data:
 where they meet at every step, one that another process holds up stops them all.
 """
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,12 +25,34 @@ PART_BYTES = 1 << 28  # what the partial sums of all parts may take together
 
 @cache
 def threads() -> int:
-    """How many threads compute: DIVMF_THREADS, else as many as cores this process may use."""
+    """How many threads compute: DIVMF_THREADS, else OMP_NUM_THREADS, else as many as cores this process may use.
+
+    torchrun sets OMP_NUM_THREADS, so that the processes of one machine do not fight for its cores.
+    """
     wanted = os.environ.get("DIVMF_THREADS", "")
     if wanted and not (wanted.isdecimal() and int(wanted)):
         raise ValueError(f"DIVMF_THREADS={wanted!r} is not a number of threads; give 1 or more")
+    usual = os.environ.get("OMP_NUM_THREADS", "")
+    if not wanted and usual.isdecimal() and int(usual):  # it may be a list, one number for each level of nesting
+        wanted = usual
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return int(wanted) if wanted else cores
+
+
+def govern_torch() -> None:
+    """Have torch compute on as many threads."""
+    import torch
+
+    torch.set_num_threads(threads())
+
+
+def govern_numba() -> None:
+    """Have numba's loops run on as many threads; on no more than it started with, if it was loaded before us."""
+    if "numba" not in sys.modules:
+        os.environ.setdefault("NUMBA_NUM_THREADS", str(threads()))
+    import numba
+
+    numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
 
 
 @cache
@@ -37,10 +63,12 @@ def workers() -> ThreadPoolExecutor:
 
 @cache
 def libraries() -> ThreadpoolController:
-    """The libraries with threads of their own; scipy's BLAS, with which numba multiplies, must be loaded to be seen."""
+    """The BLAS libraries, on as many threads; scipy's, with which numba multiplies, must be loaded to be seen."""
     import scipy.linalg.blas  # noqa: F401
 
-    return ThreadpoolController()
+    found = ThreadpoolController()
+    found.limit(limits=threads(), user_api="blas")  # not entered, so it stays
+    return found
 
 
 def in_parts(work: Callable[[int, int], T], n_rows: int, sum_bytes: int = 0) -> list[T]:

@@ -10,15 +10,17 @@ from divmf.cli.options import command
 
 @command(app, "doctor")
 def doctor(out: Out) -> None:
-    """What this machine and this installation are: versions, threads, memory, data directory."""
+    """What this machine and this installation are: versions, threads, memory, data directory, compiled kernels."""
     import numba
     import torch
 
+    import divmf.model  # noqa: F401  (sets torch's threads)
     from divmf.datasets import data_directory
+    from divmf.kernels.cache import kernel_cache
     from divmf.runs import versions
     from divmf.threads import threads
 
-    directory = data_directory()
+    directory, cache = data_directory(), kernel_cache()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else None
     facts = {
         **versions(),
@@ -31,7 +33,8 @@ def doctor(out: Out) -> None:
         "memory": f"{memory:.1f} GiB" if memory else "unknown",
         "data directory": str(directory),
         "data there": ", ".join(sorted(path.stem for path in directory.glob("*.parquet"))) or "nothing yet",
-        "kernel cache": os.environ.get("NUMBA_CACHE_DIR", "beside the kernels (__pycache__)"),
+        "kernel cache": str(cache.folder),
+        "kernels compiled": f"{cache.warm} of {cache.kernels}; each is compiled at its first use, once",
     }
     out.table("", ["", ""], [[name, str(value)] for name, value in facts.items()])
     out.result({name.replace(" ", "_"): value for name, value in facts.items()})

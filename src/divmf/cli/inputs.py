@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from divmf.cli.console import Out
+from divmf.clock import Clock
 
 
 @dataclass(frozen=True)
@@ -31,21 +32,25 @@ class Columns:
     ]
 
 
-def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns) -> Any:
+def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, clock: Clock | None = None) -> Any:
     """DATA as a split: read, cut to its core, one interaction held out for validation and one for the test."""
-    from divmf.datasets import open_data
-    from divmf.split import Split, users_in_train_only
+    clock = clock or Clock()
+    with clock.phase("loading libraries"):
+        from divmf.datasets import open_data
+        from divmf.split import Split, users_in_train_only
 
     if columns.split_name is not None:
-        split = Split.read(data, columns.split_name, seed)
+        with clock.phase("reading"):
+            split = Split.read(data, columns.split_name, seed)
         out.note(f"{data}: {split!r}, as its column {columns.split_name!r} says")
         return split
-    read = open_data(data, columns.user_name, columns.item_name, columns.time_name, columns.query_text)
+    with clock.phase("reading"):
+        read = open_data(data, columns.user_name, columns.item_name, columns.time_name, columns.query_text)
     if read.merged:
         out.note(f"{data}: {read.merged:,} repeated pairs merged")
-    if k_core:
-        read = read.k_core(k_core)
-    split = read.leave_one_out(seed)
+    with clock.phase("splitting"):
+        read = read.k_core(k_core) if k_core else read
+        split = read.leave_one_out(seed)
     out.note(f"{data}: {read.n_users:,} users, {read.n_items:,} items, {len(read):,} interactions")
     if only := users_in_train_only(split):
         out.note(f"{data}: {only:,} users have fewer than three interactions: learnt from, not tested")

@@ -9,6 +9,7 @@ from divmf.cli import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import PICTURES, Columns, check_output, load_split, positive_share
 from divmf.cli.options import command
+from divmf.clock import Clock
 from divmf.config import TrainConfig
 
 MAIN_FLAGS = (
@@ -33,6 +34,7 @@ def train(
     time: Columns.time = None,
     query: Columns.query = None,
     split_column: Columns.split = None,
+    profile: Annotated[bool, typer.Option("--profile", help="Also say where the time went, phase by phase.")] = False,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -42,14 +44,14 @@ def train(
 
       divmf train events.csv -o run --k-core 5 --k 10
     """
+    clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
     if split_column is not None and k_core:
         raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
-    split = load_split(out, data, k_core, config.seed, Columns(user, item, time, query, split_column))
-    run = train_run(out, output, split, config, data)
-    picked = (
-        run.picked if run.has_pick and not pick else choose(run, split, ndcg_drop=drop)
-    )  # a choice of theirs stands
+    split = load_split(out, data, k_core, config.seed, Columns(user, item, time, query, split_column), clock)
+    run = train_run(out, output, split, config, data, clock)
+    theirs = run.has_pick and not pick  # a choice of theirs stands
+    picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     base = run.curve.base
     out.table(
         f"{output}: before and after, on the test items (k = {config.k})",
@@ -59,6 +61,10 @@ def train(
             [f"picked: {picked.name}", *(picked.test[name] for name in SHOWN)],
         ],
     )  # fmt: skip
+    where = profile_of(clock)
+    if profile:
+        rows = [[row["phase"], f"{row['seconds']:7.1f}", f"{row['share']:6.1%}"] for row in where]
+        out.table("\nwhere the time went", ["phase", "seconds", " share"], rows)
     out.say(f"\nnext: divmf curve {output} · divmf recommend {output} -o lists.parquet")
     out.result(
         {
@@ -69,30 +75,44 @@ def train(
             "picked": picked.to_json(),
             "tuned": run.tuned,
         }
+        | ({"profile": where} if profile else {})
     )
 
 
-def choose(run: Any, split: Any, rule: str | None = None, **criterion: float | None) -> Any:
+def profile_of(clock: Clock) -> list[dict[str, Any]]:
+    """Each phase of the clock, its seconds, and its share of all of them, which stand in the last row."""
+    seconds = clock.seconds
+    total = sum(seconds.values())
+    return [
+        {"phase": name, "seconds": took, "share": took / total}
+        for name, took in (seconds | {"together": total}).items()
+    ]
+
+
+def choose(run: Any, split: Any, rule: str | None = None, clock: Clock | None = None, **criterion: float | None) -> Any:
     """Pick the operating point of a run; with prices, where the criterion is just met."""
     from divmf.fitting import refine
 
     run.curve.choose(rule, **criterion)  # refuses what cannot be chosen before anything is computed
-    refine(run, run.split if split is None else split, run.config, **criterion)
+    refine(run, run.split if split is None else split, run.config, clock, **criterion)
     return run.pick(rule, **criterion)
 
 
-def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: str) -> Any:
+def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None) -> Any:
     """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
-    from divmf.fitting import check_fits, fit
-    from divmf.runs import Run
+    clock = clock or Clock()
+    with clock.phase("loading libraries"):
+        from divmf.fitting import check_fits, fit
+        from divmf.runs import Run
 
     check_fits(split, config)
-    run = Run.start(output, split, config, source)
+    with clock.phase("writing"):
+        run = Run.start(output, split, config, source)
     if done := len(run.curve):
         out.note(f"{output}: going on after {done} epochs")
     try:
         with out.progress("accuracy", None) as bar:
-            for point in fit(run, split, config):
+            for point in fit(run, split, config, clock=clock):
                 of = None if point.phase == "accuracy" or point.knob else config.diversity_epochs
                 first = {"loss": point.loss or 0.0} if point.knob is None else {"ρ": point.knob}
                 bar.update(point.phase, point.epoch, of, first | {

@@ -1,1 +1,5 @@
 """The same mathematics, compiled for the CPU (numba). Each kernel is proven equal to plain code by a test."""
+
+from divmf.threads import govern_numba
+
+govern_numba()

@@ -34,6 +34,16 @@ def mark(lists: Array, offsets: Array, items: Array, found: Array) -> None:
 
 
 @njit(cache=True)
+def row_sums(marks: Array, values: Array, sums: Array) -> None:
+    """sums[r] = the sum of values[p] over the places p of row r that are marked: marks @ values, marks being bool."""
+    for row in range(marks.shape[0]):
+        total = 0.0
+        for place in range(marks.shape[1]):
+            total += values[place] if marks[row, place] else 0.0
+        sums[row] = total
+
+
+@njit(cache=True)
 def add_counts(lists: Array, weights: Array, counts: Array) -> None:
     """counts[i] += weights[r] for each item i of each list r; −1 is no item."""
     for row in range(lists.shape[0]):
