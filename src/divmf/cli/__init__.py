@@ -23,7 +23,15 @@ def main() -> None:
     """Run a command; errors become one line and an exit code: 1 the work failed, 2 the call was wrong."""
     debug = "--debug" in sys.argv
     try:
-        from divmf.cli import data, demo, doctor, lists, rerank, train  # noqa: F401  (each registers its commands)
+        from divmf.cli import (  # noqa: F401  (each registers its commands)
+            data,
+            demo,
+            doctor,
+            lists,
+            reproduce,
+            rerank,
+            train,
+        )
 
         code = app(standalone_mode=False)
     except typer.Abort:
