@@ -89,7 +89,7 @@ def answers(out: Out, output: Path, data: Any, recipe: Any, asked: list[str], se
 
 def write_pages(output: Path, told: Any, data: Any, about: dict[str, Any], k: int, line: str) -> None:
     """report.html, results.md and the figures."""
-    from divmf.report.charts import save_chart
+    from divmf.report.charts import save_spec
     from divmf.report.markdown import markdown_of
     from divmf.report.page import made_by, write_page
     from divmf.report.reproduce import Reproduction, sections
@@ -100,7 +100,7 @@ def write_pages(output: Path, told: Any, data: Any, about: dict[str, Any], k: in
     figures.mkdir(exist_ok=True)
     for name, chart in page.figures.items():
         for ending in ("png", "svg"):
-            save_chart(chart, figures / f"{name}.{ending}")
+            save_spec(chart, figures / f"{name}.{ending}")
     size = f"{about['users']:,} users, {about['items']:,} items, {about['interactions']:,} interactions"
     write_page(
         output / "report.html", f"The paper's experiments on {about['title']}", parts, made_by(line),

@@ -11,7 +11,6 @@ from typing import Any
 
 from divmf.config import TrainConfig
 from divmf.curve import Curve, Point
-from divmf.estimator import Recommender
 from divmf.experiments.compare import crossing, grid_place
 from divmf.experiments.recipe import Sweep
 from divmf.fitting import fit, refine
@@ -20,7 +19,7 @@ from divmf.rerank import METHODS
 from divmf.rerank.sweep import sweep_points
 from divmf.runs import Run, fingerprint, fingerprint_of_model, read_json, write_json
 from divmf.split import Split
-from divmf.topk import TopK
+from divmf.topk import TopK, recommend
 
 Points = Generator[Point, None, Curve]  # yields points as they are made, returns the whole curve
 
@@ -128,5 +127,5 @@ def base_model(base: Run) -> MF:
 
 def candidates(base: Run, split: Split, width: int) -> TopK:
     """The best items of each user under the base model, those of validation among them."""
-    point = base.curve.base
-    return Recommender(base_model(base), split, point, base.config.k).lists(min(width, split.n_items), seen="train")
+    items, scores = recommend(base_model(base), split.train.matrix, min(width, split.n_items))
+    return TopK(items, scores, split.user_ids, split.item_ids)

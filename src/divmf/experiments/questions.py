@@ -104,7 +104,7 @@ def nearer(curves: Curves, rivals: Sequence[str], metric: str) -> Effect:
 def q2(curves: Curves, question: Question) -> list[Claim]:
     """Both regularizers beside either alone."""
     (loss,) = question.losses
-    alone = ("without Reg_skew", "without Reg_cov")
+    alone = ("DivMF − Reg_skew", "DivMF − Reg_cov")
     return [
         Claim(
             "q2", "both regularizers", f"With both regularizers, all metrics are best at {loss:.0%} nDCG loss",

@@ -1,6 +1,7 @@
 """The numbers of each question as tables: means over the seeds with their intervals."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from markupsafe import Markup
 
@@ -33,7 +34,13 @@ def loss_table(answer: Answer, metric: str, names: Sequence[str]) -> Table:
 def mean_at_loss(answer: Answer, name: str, loss: float, metric: str) -> Estimate:
     """A metric of one run or method at a loss, over the seeds."""
     pairs = zip(answer.curves[name], answer.curves["MF"], strict=True)
-    return over_seeds([at_loss(curve, mf.base, loss, metric) for curve, mf in pairs])
+    return in_range(over_seeds([at_loss(curve, mf.base, loss, metric) for curve, mf in pairs]), metric)
+
+
+def in_range(value: Estimate, metric: str) -> Estimate:
+    """The estimate with its interval cut to what the metric can be; entropy has no end that all catalogues share."""
+    highest = inf if metric == "entropy" else 1.0
+    return Estimate(float(value), max(0.0, value.low), min(highest, value.high))
 
 
 def bold_best(values: Sequence[Estimate], metric: str) -> list[Cell]:
@@ -103,7 +110,7 @@ def q3_tables(answer: Answer) -> list[Table]:
 def points_table(points: dict[str, list[Point]], caption: str) -> Table:
     """Some points, one a seed, as rows: their accuracy and diversity."""
     rows: list[list[Cell]] = [
-        [name, *(over_seeds([point.test[metric] for point in found]) for metric in SHOWN)]
+        [name, *(in_range(over_seeds([point.test[metric] for point in found]), metric) for metric in SHOWN)]
         for name, found in points.items()
     ]
     return Table(["", *(METRICS[metric].label for metric in SHOWN)], rows, caption)
@@ -121,7 +128,7 @@ def q5_tables(answer: Answer) -> list[Table]:
     for seed, (whole, mini) in enumerate(zip(answer.curves[names[0]], answer.curves[names[1]], strict=True)):
         met = meeting(whole, mini)
         found = None if met is None else (*met.epochs, *met.seconds, *met.ndcg)
-        rows.append([f"seed {seed}", *(found or [None] * 6)])
+        rows.append([f"seed\N{NO-BREAK SPACE}{seed}", *(found or [None] * 6)])
     header = ["", "epochs, whole", "epochs, mini", "seconds, whole", "seconds, mini", "nDCG, whole", "nDCG, mini"]
     caption = f"To the entropy that the whole matrix has at {EQUAL_LOSS:.0%} nDCG loss; nDCG on test."
     return [loss_table(answer, "entropy", names), Table(header, rows, caption)]

@@ -43,6 +43,7 @@ def plain(text: Text) -> str:
         return text
     found = re.sub(r"</?b>", "**", str(text))
     found = re.sub(r"</?code>", "`", found)
+    found = re.sub(r"</?em>", "*", found)
     found = re.sub(r"<br>", "; ", found)
     found = re.sub(r"<small>(.*?)</small>", r"(\1)", found)
     return str(Markup(found).striptags())

@@ -30,7 +30,7 @@ def best_point_chart(
         most = max(sign_of(metric) * point.test[metric] for point in kept)
         row = {f"x_{metric}": short(most), "ndcg": short(highest), "label": "best"}
         star = alt.Chart(alt.InlineData(values=[row])).encode(alt.X(f"x_{metric}:Q"), alt.Y("ndcg:Q"))
-        panel.layer.append(star.mark_point(shape=STAR, filled=True, size=60, color=PALETTE[4][0], opacity=1))
+        panel.layer.append(star.mark_point(shape=STAR, filled=True, size=130, color=INK[0], opacity=1))
         panel.layer.append(star.mark_text(dx=-14, dy=1, align="right").encode(text="label:N"))
     return chart
 

@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from divmf.curve import Curve
+from divmf.describe import describe, skew_chart
 from divmf.experiments.claims import FAILED, HELD, PART, UNCLEAR, Claim
 from divmf.experiments.compare import one_line
 from divmf.experiments.reproduce import Answer
@@ -37,11 +38,13 @@ class Reproduction:
 
     @cached_property
     def figures(self) -> dict[str, Any]:
-        """The charts by name; they are files too."""
+        """The charts' specifications by name; they are files too."""
+        from divmf.report.charts import spec_of
+
         charts = illustrations(self.data)
         for answer in self.answers:
             charts |= FIGURES[answer.name](answer, self.k)
-        return charts
+        return {name: spec_of(chart) for name, chart in charts.items()}
 
     @property
     def n_seeds(self) -> str:
@@ -78,12 +81,13 @@ def verdicts(told: Reproduction) -> Section:
 
 def sign(verdict: str) -> Markup:
     """A verdict with its sign, which does not break from it."""
-    return Markup("{}&nbsp;{}").format(SIGNS[verdict], verdict)
+    return Markup("&nbsp;").join([SIGNS[verdict], *verdict.split()])
 
 
 def background(told: Reproduction) -> Section:
     """Figures 1 and 2, and the data's row of Table 1."""
     about = told.about
+    share = describe(told.data).head_share
     density = about["interactions"] / (about["users"] * about["items"])
     row: list[Cell] = [about["title"], about["users"], about["items"], about["interactions"], f"{density:.4%}"]
     return Section(
@@ -102,7 +106,8 @@ def background(told: Reproduction) -> Section:
             ),
             Figure(
                 told.figures["figure-2"],
-                f"Figure 2 for {about['title']}: how many interactions the items have, most popular first.",
+                f"Figure 2 for {about['title']}: {share:.0%} of the interactions are with the most popular 10% of the"
+                " items, those left of the line.",
             ),
         ],
         tables=[Table(["dataset", "users", "items", "interactions", "density"], [row], "Its row of Table 1.")],
@@ -118,15 +123,22 @@ def question_section(told: Reproduction, answer: Answer) -> Section:
 
 def claims_table(answer: Answer) -> Table:
     """The line every question ends with: the claim, whether it held, by how much."""
-    rows = [[claim.claim, claim.paper or "not asked", sign(claim.verdict), effects(claim)] for claim in answer.claims]
-    header = ["the claim", "the paper", "here", f"by how much (95% interval over {len(answer.seeds)} seeds)"]
-    return Table(header, rows, "Did it hold? A plus is in favour of the claim.", left=(0, 1, 2, 3))
+    rows = [[claimed(claim), sign(claim.verdict), effects(claim)] for claim in answer.claims]
+    header = ["the claim", "here", f"by how much (95% interval over {len(answer.seeds)} seeds)"]
+    return Table(header, rows, "Did it hold? A plus is in favour of the claim.", left=(0, 1, 2))
+
+
+def claimed(claim: Claim) -> Markup:
+    """A claim and what the paper says to it."""
+    said = f"the paper: {claim.paper}" if claim.paper else "the paper does not ask"
+    return Markup("{}<br><em>{}</em>").format(claim.claim, said)
 
 
 def effects(claim: Claim) -> Markup:
     """Each number of a claim on a line."""
     lines = [
-        Markup("{} {}, against {}: {}").format(each.of, each.at, each.against, each.shown) for each in claim.effects
+        Markup("{} {}, against {}: <b>{}</b>").format(each.of, each.at, each.against, each.shown)
+        for each in claim.effects
     ]
     return Markup("<br>").join(lines)
 
@@ -162,14 +174,14 @@ def protocol(told: Reproduction) -> Section:
 
 def illustrations(data: Interactions) -> dict[str, Any]:
     """Figures 1 and 2."""
-    from divmf.datasets import skew_chart
     from divmf.report import paper_charts
 
     captions = {}
     for name, lists in ILLUSTRATION.items():
         counts = np.bincount(np.array(lists).ravel() - 1, minlength=4)
         captions[name] = f"coverage {coverage(counts):.2f}, entropy {entropy(counts):.2f}, Gini {gini(counts):.2f}"
-    return {"figure-1": paper_charts.illustration_chart(ILLUSTRATION, captions), "figure-2": skew_chart(data)}
+    skew = skew_chart(data).properties(title="", height=240)  # its title is the caption here
+    return {"figure-1": paper_charts.illustration_chart(ILLUSTRATION, captions), "figure-2": skew}
 
 
 def drawn(answer: Answer, names: Sequence[str]) -> dict[str, Curve]:
@@ -245,7 +257,7 @@ CAPTIONS: dict[str, dict[str, str]] = {
 PROSE: dict[str, tuple[Text, ...]] = {
     "q1": (
         "The paper's numbers, “up to 34.7%” and “up to 27.6%”, are a reduced Gini index at a similar level of accuracy"
-        " and a higher nDCG at a similar level of diversity, each against the best competitor (its Conclusion). So do"
-        " we: the competitor is the one with the lowest mean Gini there, or the highest mean nDCG.",
+        " and a higher nDCG at a similar level of diversity, each against the best competitor (its Conclusion). Here"
+        " the competitor is the one with the lowest mean Gini there, or with the highest mean nDCG.",
     ),
 }
