@@ -170,6 +170,18 @@ def test_where_mini_batches_meet_the_whole_matrix_by_hand() -> None:
     assert meeting(Curve((mf(), *whole)), Curve((mf(), mini[0]))) is None
 
 
+def test_alternating_is_read_after_mfs_epochs_and_at_its_end() -> None:
+    # MF trained two epochs; alternating has entropy 2 after as many and 4 at its end, where it is less accurate
+    base = [point(0.5, 0.9, phase="accuracy", epoch=1), point(1.0, 0.9, phase="accuracy", epoch=2)]
+    turns = [point(0.9 - 0.2 * epoch, 0.9, entropy=float(epoch), epoch=epoch) for epoch in (1, 2, 3, 4)]
+    other = [point(0.5, 0.9, phase="accuracy", epoch=epoch) for epoch in (1, 2, 3, 4)]
+    mixed = Curve(tuple(each for pair in zip(other, turns, strict=True) for each in pair))
+    divmf = Curve((mf(), point(0.6, 0.8, entropy=3.0), point(0.2, 0.7, entropy=5.0, epoch=2)))
+    curves = {"MF": [Curve(tuple(base))] * 2, "DivMF": [divmf] * 2, "alternating": [mixed] * 2}
+    (claim,) = CLAIMS["q3"](curves, read_question("q3"))
+    assert [each.value for each in claim.effects] == [pytest.approx(0.5), pytest.approx(0.25)]
+
+
 def test_every_question_has_its_claims() -> None:
     assert tuple(CLAIMS) == QUESTIONS
     assert all(read_question(name).runs for name in QUESTIONS)

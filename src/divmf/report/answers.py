@@ -8,7 +8,7 @@ from markupsafe import Markup
 from divmf.bootstrap import Estimate
 from divmf.curve import Point, sign_of
 from divmf.experiments.claims import at_loss, over_seeds
-from divmf.experiments.questions import DIVERSITY, EQUAL_LOSS, meeting
+from divmf.experiments.questions import DIVERSITY, EQUAL_LOSS, as_accurate, meeting
 from divmf.experiments.reproduce import Answer
 from divmf.metrics import METRICS
 from divmf.report.section import Cell, Table, number, percent
@@ -93,17 +93,12 @@ def changes(answer: Answer) -> dict[str, dict[str, Estimate]]:
 
 
 def q3_tables(answer: Answer) -> list[Table]:
-    """MF, the end of the alternating schedule, and DivMF where it is as accurate."""
-    ends = [curve.operating[-1] for curve in answer.curves["alternating"]]
-    same = [
-        curve.best_within(0.0, "entropy", end.valid["ndcg"])
-        for curve, end in zip(answer.curves["DivMF"], ends, strict=True)
-    ]
-    points = {
-        "MF": [curve.base for curve in answer.curves["MF"]],
-        "alternating, at its end": ends,
-        "DivMF, as accurate on validation": same,
-    }
+    """MF, the alternating schedule at two lengths, and DivMF where it is as accurate as each."""
+    points = {"MF": [curve.base for curve in answer.curves["MF"]]}
+    for length, last in (("after as many epochs as MF", False), ("at its last epoch", True)):
+        pairs = as_accurate(answer.curves, last)
+        points[f"alternating, {length}"] = [turn for turn, _ in pairs]
+        points["DivMF, as accurate on validation" + (" as that" if last else "")] = [same for _, same in pairs]
     return [points_table(points, "On test.")]
 
 
