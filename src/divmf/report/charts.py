@@ -30,6 +30,7 @@ THEME: Mapping[str, Any] = {
     "font": 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif',
     "view": {"stroke": None},
     "mark": {"color": PALETTE[0][0]},
+    "rule": {"color": AXIS[0]},
     "axis": {
         "domainColor": AXIS[0], "gridColor": LINE[0], "tickColor": AXIS[0], "labelColor": LABEL[0],
         "titleColor": INK[0], "titleFontWeight": "normal", "titleFontSize": 12, "labelFontSize": 11,

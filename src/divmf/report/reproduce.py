@@ -123,15 +123,15 @@ def question_section(told: Reproduction, answer: Answer) -> Section:
 
 def claims_table(answer: Answer) -> Table:
     """The line every question ends with: the claim, whether it held, by how much."""
-    rows = [[claimed(claim), sign(claim.verdict), effects(claim)] for claim in answer.claims]
-    header = ["the claim", "here", f"by how much (95% interval over {len(answer.seeds)} seeds)"]
-    return Table(header, rows, "Did it hold? A plus is in favour of the claim.", left=(0, 1, 2))
+    rows = [[claimed(claim), effects(claim)] for claim in answer.claims]
+    header = ["the claim", f"by how much (95% interval over {len(answer.seeds)} seeds)"]
+    return Table(header, rows, "Did it hold? A plus is in favour of the claim.", left=(0, 1))
 
 
 def claimed(claim: Claim) -> Markup:
-    """A claim and what the paper says to it."""
+    """A claim, what the paper says to it, and the verdict."""
     said = f"the paper: {claim.paper}" if claim.paper else "the paper does not ask"
-    return Markup("{}<br><em>{}</em>").format(claim.claim, said)
+    return Markup("{}<br><em>{}</em><br><b>{}</b>").format(claim.claim, said, sign(claim.verdict))
 
 
 def effects(claim: Claim) -> Markup:
