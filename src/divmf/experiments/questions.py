@@ -42,7 +42,7 @@ def q1(curves: Curves, question: Question) -> list[Claim]:
         ),
         Claim(
             "q1", "nearest to the best point",
-            "DivMF's curve comes nearer to the point `best` than those of the four baselines",
+            "DivMF's curve comes nearer to the point “best” than those of the four baselines",
             "nearest on all five datasets", tuple(nearer(curves, four, metric) for metric in DIVERSITY),
         ),
         Claim(
@@ -137,7 +137,7 @@ def q3(curves: Curves, question: Question) -> list[Claim]:
             gain("entropy", same.test["entropy"], turn.test["entropy"])
             for turn, same in as_accurate(curves, length == "at its last epoch")
         ]
-        effects.append(effect("entropy at the same nDCG", length, "alternating", gains))
+        effects.append(effect("entropy", "at the same nDCG", f"alternating {length}", gains))
     return [
         Claim(
             "q3", "sequential training",

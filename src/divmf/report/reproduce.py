@@ -69,13 +69,13 @@ def verdicts(told: Reproduction) -> Section:
     ours = [claim for claim in claims if claim.paper]
     counted = {verdict: sum(claim.verdict == verdict for claim in ours) for verdict in (HELD, PART, UNCLEAR, FAILED)}
     words = ", ".join(f"{count} {verdict}" for verdict, count in counted.items() if count)
-    rows = [[claim.question.upper(), claim.claim, claim.paper or "not asked", sign(claim.verdict)] for claim in claims]
+    rows = [[claim.question.upper(), sign(claim.verdict), claimed(claim)] for claim in claims]
     prose = [
         f"Of {len(ours)} claims of the paper tried on {told.about['title']} with {told.n_seeds}: {words}.",
         "A claim held if the whole 95% interval over the seeds is on its side, did not hold if all of it is on the"
         " other, and is not clear if the interval holds both; of claims with several numbers, some may hold in part.",
     ]
-    table = Table(["", "the claim", "the paper", "here"], rows, left=(0, 1, 2, 3))
+    table = Table(["", "here", "the claim"], rows, left=(0, 1, 2))
     return Section("What held", prose, tables=[table])
 
 
@@ -123,15 +123,20 @@ def question_section(told: Reproduction, answer: Answer) -> Section:
 
 def claims_table(answer: Answer) -> Table:
     """The line every question ends with: the claim, whether it held, by how much."""
-    rows = [[claimed(claim), effects(claim)] for claim in answer.claims]
+    rows = [[verdict_below(claim), effects(claim)] for claim in answer.claims]
     header = ["the claim", f"by how much (95% interval over {len(answer.seeds)} seeds)"]
     return Table(header, rows, "Did it hold? A plus is in favour of the claim.", left=(0, 1))
 
 
 def claimed(claim: Claim) -> Markup:
-    """A claim, what the paper says to it, and the verdict."""
+    """A claim and what the paper says to it."""
     said = f"the paper: {claim.paper}" if claim.paper else "the paper does not ask"
-    return Markup("{}<br><em>{}</em><br><b>{}</b>").format(claim.claim, said, sign(claim.verdict))
+    return Markup("{}<br><em>{}</em>").format(claim.claim, said)
+
+
+def verdict_below(claim: Claim) -> Markup:
+    """A claim with its verdict, in one cell: a phone has no room for three columns with numbers."""
+    return Markup("{}<br><b>{}</b>").format(claimed(claim), sign(claim.verdict))
 
 
 def effects(claim: Claim) -> Markup:
@@ -155,6 +160,7 @@ def protocol(told: Reproduction) -> Section:
     core = f" Users and items with fewer than {about['core']} interactions are left out." if about["core"] else ""
     settings = ", ".join(f"{name} {value}" for name, value in about["settings"].items())
     stand_in = "stand-in" in about["title"]
+    n_intervals = sum(len(claim.effects) for answer in told.answers for claim in answer.claims)
     prose: list[Text] = [
         f"Leave one out: {held_out}.{core} Seen items are in nobody's list. Lists have {told.k} items.",
         "All methods start from the same BPR model of a seed; knobs, epochs and operating points are chosen on"
@@ -162,6 +168,8 @@ def protocol(told: Reproduction) -> Section:
         " keep 95% of MF's validation nDCG. Charts show the first seed.",
         "The interval is Student's, over the seeds: it tells how much chance in the training (and, where they are"
         " drawn, in the held-out items) matters, not how other users would differ.",
+        f"There are {n_intervals} such intervals here and nothing is corrected for their number: one in twenty misses"
+        " by chance, and a verdict that rests on one number of many is to be read so.",
         f"The paper's settings, and of this dataset: {settings}. What the paper does not say is in the recipes.",
     ]
     if stand_in:
