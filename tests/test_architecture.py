@@ -23,7 +23,8 @@ LADDER = [
     ["tuning", "audit"],
     ["fitting"],
     ["estimator"],
-    ["report", "experiments"],
+    ["experiments"],
+    ["report"],
     ["cli"],
     ["__init__", "__main__"],
 ]

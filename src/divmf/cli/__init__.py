@@ -23,7 +23,17 @@ def main() -> None:
     """Run a command; errors become one line and an exit code: 1 the work failed, 2 the call was wrong."""
     debug = "--debug" in sys.argv
     try:
-        from divmf.cli import audit, compare, data, demo, doctor, lists, rerank, train  # noqa: F401  (each registers its commands)
+        from divmf.cli import (  # noqa: F401  (each registers its commands)
+            audit,
+            compare,
+            data,
+            demo,
+            doctor,
+            lists,
+            reproduce,
+            rerank,
+            train,
+        )
 
         code = app(standalone_mode=False)
     except typer.Abort:

@@ -1,4 +1,4 @@
-"""Charts of curves and of who gets recommended. The one module that imports altair."""
+"""Charts of curves and of who gets recommended. Imports altair, as only paper_charts does beside it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +30,7 @@ THEME: Mapping[str, Any] = {
     "font": 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif',
     "view": {"stroke": None},
     "mark": {"color": PALETTE[0][0]},
+    "rule": {"color": AXIS[0]},
     "axis": {
         "domainColor": AXIS[0], "gridColor": LINE[0], "tickColor": AXIS[0], "labelColor": LABEL[0],
         "titleColor": INK[0], "titleFontWeight": "normal", "titleFontSize": 12, "labelFontSize": 11,
@@ -276,3 +277,22 @@ def save_chart(chart: Any, path: str | Path) -> None:
         raise ValueError(f"{path}: {path.suffix!r} is not a format of a chart; choose .html, .png, .svg or .json")
     with replacing(path) as temporary:
         styled(chart).save(str(temporary), format=kind, inline=kind == "html", scale_factor=2 if kind == "png" else 1)
+
+
+def spec_of(chart: Any) -> dict[str, Any]:
+    """The chart as Vega-Lite, for a page and `save_spec`: altair takes a second for thousands of points."""
+    spec: dict[str, Any] = styled(chart).to_dict()
+    return spec
+
+
+def save_spec(spec: Mapping[str, Any], path: Path) -> None:
+    """Write what `spec_of` gave as .png (twice the size) or .svg."""
+    import vl_convert
+
+    version = spec["$schema"].rpartition("/")[2].removeprefix("v").rpartition(".json")[0]
+    release = ".".join(version.split(".")[:2])
+    with replacing(path) as temporary:
+        if path.suffix == ".png":
+            temporary.write_bytes(vl_convert.vegalite_to_png(dict(spec), vl_version=release, scale=2))
+        else:
+            temporary.write_text(vl_convert.vegalite_to_svg(dict(spec), vl_version=release), encoding="utf-8")

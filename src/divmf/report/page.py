@@ -86,10 +86,10 @@ def made_by(command: str) -> list[Text]:
 
 
 def spec(chart: Any) -> Markup:
-    """A chart as JSON that is safe inside a script element."""
-    from divmf.report.charts import styled
+    """A chart, or what `spec_of` made of it, as JSON that is safe inside a script element."""
+    from divmf.report.charts import spec_of
 
-    text = json.dumps(styled(chart).to_dict(), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(chart if isinstance(chart, dict) else spec_of(chart), ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 

@@ -14,7 +14,7 @@ Cell = str | float | None
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart (anything of altair's) and the words below it."""
+    """A chart (anything of altair's, or its specification) and the words below it."""
 
     chart: Any
     caption: Text = ""
