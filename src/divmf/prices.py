@@ -27,7 +27,7 @@ ROUNDS = 256  # passes remembered; after that everybody's candidates are found a
 CLOSE = 1e-5  # two ways to multiply out a score agree to this, relatively
 # by how many ρ per recommendation the lists may at most be below the best ones; it aims at half of it
 TOLERANCE = 0.01
-PATIENCE = 20  # steps that bring neither better lists nor a better bound before it gives up
+PATIENCE = 30  # steps that bring neither better lists nor a better bound before it gives up
 # the pace of a price: it slows down where it passed its goal, and speeds up where it did not
 DOWN, UP, PACES, FIRST_PACE = 0.7, 1.05, (0.005, 1.0), 0.5
 
@@ -59,38 +59,43 @@ class Market:
 
         near: how far from the end of a list items are counted in `close`
         """
-        fall = [float((then - price).max()) for then in self.rounds]
-        certain = self.reprice(price, fall, near) if fall else np.zeros(len(self.lists), dtype=np.bool_)
-        if not certain.all():
-            self.search(np.flatnonzero(~certain), price)
-            self.reprice(price, [*fall, 0.0], near)
+        self.close = np.zeros(self.model.n_items, dtype=np.int64)
+        everybody = np.arange(len(self.lists))
+        if len(self.rounds) == ROUNDS:
+            self.rounds = []
+        uncertain = self.reprice(everybody, price, near) if self.rounds else everybody
+        if len(uncertain):
+            self.search(uncertain, price)
+            self.reprice(uncertain, price, near, fresh=True)
         counts = np.bincount(self.lists[self.lists >= 0], minlength=self.model.n_items)
         return counts, float(self.worth.sum())
 
-    def reprice(self, price: Array, fall: list[float], near: float) -> Array:
-        """Lists from the candidates; of whom they are certain.  (n_users,)"""
+    def reprice(self, users: Array, price: Array, near: float, fresh: bool = False) -> Array:
+        """These users' lists from their candidates; those whose list may not be among them.
+
+        fresh: the candidates are of these very prices, so that nobody's can
+        """
         from divmf.kernels.prices import reprice_part
 
-        certain = np.zeros(len(self.lists), dtype=np.bool_)
-        margins = np.array(fall, dtype=np.float32) + np.float32(CLOSE * np.abs(price).max(initial=1.0))
+        certain = np.zeros(len(users), dtype=np.bool_)
+        fall = np.array([(then - price).max() for then in self.rounds], dtype=np.float32)
+        margins = fall + np.float32(CLOSE * np.abs(price).max(initial=1.0))
 
         def part(first: int, last: int) -> Array:
             close = np.zeros(self.model.n_items, dtype=np.int32)
             reprice_part(
-                self.items, self.scores, self.limit, self.found_in, margins, price, first, last, near,
-                self.lists, self.worth, certain, close,
+                users, self.items, self.scores, self.limit, self.found_in, margins, price, first, last, near,
+                fresh, self.lists, self.worth, certain, close,
             )  # fmt: skip
             return close
 
-        self.close = np.sum(in_parts(part, len(self.lists), 4 * self.model.n_items), axis=0)
-        return certain
+        self.close += np.sum(in_parts(part, len(users), 4 * self.model.n_items), axis=0)
+        return users[~certain]
 
     def search(self, users: Array, price: Array) -> None:
         """Find the candidates of these users among all items."""
         from divmf.kernels.prices import keep_part
 
-        if len(self.rounds) == ROUNDS:
-            self.rounds, users = [], np.arange(len(self.lists))
         self.rounds.append(price)
         bias = self.model.bias - self.model.bias.new_tensor(price)
         found, scores = recommend(MF(self.model.users, self.model.items, bias), self.seen, self.width, users)

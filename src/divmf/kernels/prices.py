@@ -9,30 +9,34 @@ from divmf.kernels.select import largest_of_row
 
 @njit(cache=True, nogil=True)
 def reprice_part(
-    items: Array, scores: Array, limit: Array, found_in: Array, fall: Array, price: Array, first: int, last: int,
-    near: float, lists: Array, worth: Array, certain: Array, close: Array,
+    users: Array, items: Array, scores: Array, limit: Array, found_in: Array, fall: Array, price: Array, first: int,
+    last: int, near: float, fresh: bool, lists: Array, worth: Array, certain: Array, close: Array,
 ) -> None:  # fmt: skip
-    """Lists of users first … last−1 at these prices: the top k of score − price among their candidates.
+    """Lists for places first … last−1 of `users` at these prices: the top k of score − price among their candidates.
 
     items, scores   candidates by ascending number, −1 at the end where there are fewer, and their scores before any
                     price.  (n_users, width)
     limit           what no other item of the user reached, after prices, when the candidates were found.  (n_users,)
     found_in, fall  the round they were found in, and by how much any price has fallen since each round
-    lists, worth, certain   written: the lists (n_users, k), the sum of their scores before any price, and whether no
-                    item outside the candidates can belong to them
-    close           added to: for how many users each item is within `near` of entering or leaving the list
+    fresh           whether they were found at these very prices
+    lists, worth, certain   written: the lists (n_users, k), the sum of their scores before any price, and for each of
+                    `users` whether no item outside the candidates can belong to them
+    close           added to: for how many users with certain lists each item is within `near` of entering or leaving
     """
     width, k = items.shape[1], lists.shape[1]
     priced = np.empty(width, dtype=np.float32)
     places = np.empty(k, dtype=np.int64)
     best = np.empty(k, dtype=np.float32)
-    for user in range(first, last):
+    for number in range(first, last):
+        user = users[number]
         for place in range(width):
             item = items[user, place]
             priced[place] = scores[user, place] - price[item] if item >= 0 else -np.inf
         largest_of_row(priced, places, best)
         # without a limit, the candidates are all items that the user has left
-        certain[user] = limit[user] == -np.inf or best[k - 1] > limit[user] + fall[found_in[user]]
+        certain[number] = fresh or limit[user] == -np.inf or best[k - 1] > limit[user] + fall[found_in[user]]
+        if not certain[number]:
+            continue
         worth[user] = 0.0
         for rank in range(k):
             place = places[rank]
