@@ -100,7 +100,7 @@ class TrainConfig:
         description="prices: how many times its even share of all places an item has when its bonus fades",
     )
     deepest: float = Field(
-        default=0.4, gt=0, le=1, description="prices: the curve ends where so much validation nDCG is lost"
+        default=0.3, gt=0, le=1, description="prices: the curve ends where so much validation nDCG is lost"
     )
     schedule: Literal["sequential", "alternating"] = Field(
         default="sequential", description="Algorithm 1, or epochs in turn (Q3)"
