@@ -151,8 +151,8 @@ def test_a_resumed_path_goes_on_from_the_rho_it_began_with(
 ) -> None:
     # on another machine the spread of the scores may differ in its last bit, and no point was found again
     finished(tmp_path / "run", split, replace(CONFIG, diversity_epochs=3))
-    spread = fitting.Market.spread
-    monkeypatch.setattr(fitting.Market, "spread", lambda market: np.nextafter(spread(market), np.inf))
+    spread = fitting.Market.spread.func
+    monkeypatch.setattr(fitting.Market, "spread", property(lambda market: float(np.nextafter(spread(market), np.inf))))
     longer = finished(tmp_path / "run", split, replace(CONFIG, diversity_epochs=5))
     assert [point.epoch for point in longer.curve.operating[1:]] == [1, 2, 3, 4, 5]
 

@@ -137,7 +137,7 @@ def test_items_near_the_end_of_a_list_are_counted() -> None:
     assert market.close.tolist() == [1, 1, 1, 0, 0]
     market.visit(np.array([0, 0, 0, -4, 0], dtype=np.float32), near=0.5)  # 5 4 3 6 1
     assert market.close.tolist() == [1, 0, 0, 0, 0]
-    assert market.spread() == 4.0
+    assert market.spread == 4.0
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

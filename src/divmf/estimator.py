@@ -53,6 +53,11 @@ class Recommender:
         k = self.k if k is None else k
         if not 1 <= k <= self.split.n_items:
             raise ValueError(f"k={k} must be from 1 to the number of items, {self.split.n_items}")
+        if k != self.k and self.weights.price is not None:
+            log.warning(
+                "this point's prices were found for lists of %d; lists of %d are less even, train with k=%d for those",
+                self.k, k, k,
+            )  # fmt: skip
         rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
         items, scores = recommend(self.weights, seen_matrix(self.split, seen), k, rows)
         chosen = self.split.user_ids if rows is None else self.split.user_ids.gather(rows)

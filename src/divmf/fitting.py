@@ -139,7 +139,7 @@ def priced(training: Training) -> Iterator[Point]:
     stall, before = Stall(training.run, training.split, config, training.clock), base
     # the first point made says where the path began, to the last bit; a model may know nothing and have no spread
     with training.clock.phase("prices"):
-        first = next(iter(made), None) or FIRST_RHO * (stall.market.spread() or 1.0)
+        first = next(iter(made), None) or FIRST_RHO * (stall.market.spread or 1.0)
     for number in range(config.diversity_epochs):
         rho = first * GROWTH**number
         point = made.get(rho)

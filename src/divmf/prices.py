@@ -12,6 +12,7 @@ See docs/method.md.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -29,7 +30,8 @@ CLOSE = 1e-5  # two ways to multiply out a score agree to this, relatively
 TOLERANCE = 0.01
 PATIENCE = 30  # steps that bring neither better lists nor a better bound before it gives up
 # the pace of a price: it slows down where it passed its goal, and speeds up where it did not
-DOWN, UP, PACES, FIRST_PACE = 0.7, 1.05, (0.005, 1.0), 0.5
+DOWN, UP, PACES, FIRST_PACE = 0.5, 1.2, (0.005, 1.0), 0.1
+NEAR = 1 / 8  # how far from the end of a list demand is counted, in spreads of a user's scores
 
 
 class Market:
@@ -108,6 +110,7 @@ class Market:
             len(users),
         )  # fmt: skip
 
+    @cached_property
     def spread(self) -> float:
         """How far a user's best score lies above the last candidate's, on average: the unit that ρ is measured in."""
         self.visit(np.zeros(self.model.n_items, dtype=np.float32))
@@ -175,6 +178,7 @@ def solve(
     lowest bound and the best lists is what is left to gain.
     also: prices whose lists are looked at too, so that the answer is at least as good as they are
     """
+    near = min(rho, NEAR * market.spread) or rho  # a model may know nothing and have no spread
     market.rounds = []  # what is `close` depends on the candidates: they must not depend on what was solved before
     n_shown = max(1, len(market.lists) * market.k)
     reached, bound, found = -np.inf, np.inf, (start, 0.0, 0.0)
@@ -184,7 +188,7 @@ def solve(
     def look(at: Array) -> Array:
         """The lists at some prices, and what they say of the optimum; f."""
         nonlocal reached, bound, found
-        counts, score = market.visit(at, near=rho)
+        counts, score = market.visit(at, near=near)
         gained = float(bonus.total(counts).sum())
         value = score + rho * gained
         if value > reached:
@@ -204,9 +208,9 @@ def solve(
         miss = np.clip(price, lowest, -rho * bonus.next(counts)) - price
         pace = np.clip(np.where(miss * before < 0, DOWN * pace, UP * pace), *PACES)
         before = np.where(miss != 0, miss, before)
-        # a price that moves by ρ moves the demand of about half the users who have the item close to their list's end:
-        # the more of them there are for each who shows it, the shorter the step to where price and demand meet
-        demand = market.close / 2 * (bonus.next(counts) - bonus.next(counts + 1))
+        # of the users who have the item close to their list's end, half would drop it if its price rose by `near`: the
+        # more of them there are for what a showing changes of the bonus, the shorter the step to where both meet
+        demand = market.close / (2 * near) * rho * (bonus.next(counts) - bonus.next(counts + 1))
         price = (price + pace * miss / (1 + demand)).astype(np.float32)
     gap = max(0.0, bound - reached) / (rho * n_shown)
     return Prices(rho, found[0], gap, gap <= tolerance, step + 1, found[1], found[2])

@@ -8,6 +8,7 @@ from divmf.ids import Array
 from divmf.interactions import Interactions
 from divmf.threads import ahead
 
+BITS = 1 << 26  # bytes that a table of who has met what may take, a bit each; beyond, rows are searched
 SLAB = 1 << 14  # pairs drawn at a time: enough that threads seldom meet, and a small epoch has several
 
 
@@ -20,16 +21,20 @@ def slabs(
     train: Interactions, size: int, negatives: int, rng: np.random.Generator
 ) -> Iterator[tuple[Array, Array, Array]]:
     """All pairs once, in random order, many batches at a time: users (n,), items met (n,), not met (n, negatives)."""
+    from divmf.kernels.draw import mark
     from divmf.kernels.draw import negatives as draw_negatives
 
     order, key, matrix = rng.permutation(len(train)), draw_key(rng), train.matrix
+    row = (train.n_items + 7) // 8
+    met = np.zeros((train.n_users, row) if train.n_users * row <= BITS else (0, 0), dtype=np.uint8)
+    mark(matrix.indptr, matrix.indices, met)
     slab = size * max(1, SLAB // size)  # whole batches
 
     def draw(first: int) -> tuple[Array, Array, Array]:
         chosen = order[first : first + slab]
-        users, items = train.users[chosen].astype(np.int64), train.items[chosen].astype(np.int64)
-        drawn = np.empty((len(chosen), negatives), dtype=np.int64)
-        draw_negatives(users, items, first, matrix.indptr, matrix.indices, train.n_items, key, drawn)
+        users, items = train.users[chosen], train.items[chosen]
+        drawn = np.empty((len(chosen), negatives), dtype=items.dtype)
+        draw_negatives(users, items, first, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
         return users, items, drawn
 
     yield from ahead(draw, range(0, len(train), slab))

@@ -41,21 +41,34 @@ def _holds(items: Array, start: int, end: int, item: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def mark(offsets: Array, items: Array, met: Array) -> None:
+    """Set the bits of the items that each user has met (CSR rows offsets, items)."""
+    for user in range(len(met)):
+        for place in range(offsets[user], offsets[user + 1]):
+            item = items[place]
+            met[user, item >> 3] |= np.uint8(1 << (item & 7))
+
+
+@njit(cache=True, nogil=True)
 def negatives(
-    users: Array, positives: Array, first: int, offsets: Array, items: Array, n_items: int, key: int, drawn: Array
-) -> None:
+    users: Array, positives: Array, first: int, offsets: Array, items: Array, met: Array, n_items: int, key: int,
+    drawn: Array,
+) -> None:  # fmt: skip
     """drawn[p, :] = uniform items that users[p] has not met (CSR rows offsets, items); `first` is the place of p = 0.
 
+    met: what `mark` made of the rows, or empty where that would be too large; then the rows are searched
     A user who has met nearly everything gets the positive itself back: its BPR gradient is zero.
     """
     each = drawn.shape[1]
     for place in range(len(users)):
-        start, end = offsets[users[place]], offsets[users[place] + 1]
+        user = users[place]
+        start, end = offsets[user], offsets[user + 1]
         for number in range(each):
             drawn[place, number] = positives[place]
             for attempt in range(ATTEMPTS):
                 item = _draw(np.uint64(key), (first + place) * each + number, attempt, n_items)
-                if not _holds(items, start, end, item):
+                marked = (met[user, item >> 3] >> (item & 7)) & 1 if met.size else _holds(items, start, end, item)
+                if not marked:
                     drawn[place, number] = item
                     break
 
