@@ -125,7 +125,7 @@ def sequential(training: Training) -> Iterator[Point]:
 
 
 # ρ of the first point in spreads of a user's scores, and its growth from point to point
-FIRST_RHO, GROWTH = 0.02, 1.2
+FIRST_RHO, GROWTH = 0.02, 1.3
 
 
 def priced(training: Training) -> Iterator[Point]:
