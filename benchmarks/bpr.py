@@ -6,26 +6,23 @@ A sample is one (user, item met, item not met), 32 dimensions, two threads each.
 triples it draws: those whose negative the user has met, which it then skips, are counted for it too.
 """
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-THREADS, REPEATS, PATIENCE, AT_MOST = 2, 5, 10, 80
+from benchmarks.side_by_side import REPEATS, THREADS, competing
+
+PATIENCE, AT_MOST = 10, 80
 RATES, OUR_RATES = (0.005, 0.01, 0.02), (0.001, 0.003)  # ours: the default, and one that is faster at first
-BUSY = "while True: pass"
 
 
 def main() -> None:
     """Measure and print Markdown tables."""
-    os.environ["DIVMF_THREADS"] = str(THREADS)
     from divmf.datasets import load
 
     data = {"MovieLens-1M": load("ml-1m"), "Epinions-15": load("epinions").k_core(15)}
@@ -35,7 +32,7 @@ def main() -> None:
     for name, split in splits.items():
         for busy in (False, True):
             theirs, ours = Theirs.of(split, 0.01), Ours.of(split.train)
-            with competitor(busy):
+            with competing() if busy else nullcontext():
                 found = interleaved({"cornac": by_cornac(split), "theirs": theirs.epoch, "ours": ours.epoch})
             speeds = f"{median(found['cornac']):.2f} | {row(found['theirs'], found['ours'])}"
             print(f"| {name} | {'a busy loop' if busy else 'none'} | {speeds} |", flush=True)
@@ -79,20 +76,6 @@ def interleaved(each: dict[str, Callable[[], int]]) -> dict[str, list[float]]:
                 samples += epoch()
             found[name].append(samples / (time.perf_counter() - began) / 1e6)
     return {name: speeds[1:] for name, speeds in found.items()}
-
-
-@contextmanager
-def competitor(wanted: bool) -> Iterator[None]:
-    """Another process that keeps one core busy."""
-    process = subprocess.Popen([sys.executable, "-c", BUSY]) if wanted else None
-    if process is not None and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
-    try:
-        yield
-    finally:
-        if process is not None:
-            process.kill()
-            process.wait()
 
 
 def by_cornac(split: Any) -> Callable[[], int]:

@@ -175,10 +175,10 @@ def about(name: str, folder: Path, seeds: Sequence[int]) -> str:
 INTRODUCTION = f"""# Results
 
 Every method on the lists of the same MF model (32 dimensions): five datasets, {len(SEEDS)} seeds (each with its own
-split and models), lists of 5 and 10. `prices` are exposure prices, the default; `DivMF` is the paper's diversity
-phase; the others are rerankers, which choose from 100 candidates a user. Two frames, so that the gain of a better
-model and of a better way to diversify it are not mixed: first all methods on the softmax model, the loss counted from
-it; then methods on either model, the loss counted from MF by BPR.
+models, and its own split where the data has no times), lists of 5 and 10. `prices` are exposure prices, the default;
+`DivMF` is the paper's diversity phase; the others are rerankers, which choose from 100 candidates a user. Two frames,
+so that the gain of a better model and of a better way to diversify it are not mixed: first all methods on the softmax
+model, the loss counted from it; then methods on either model, the loss counted from MF by BPR.
 
 What stands in a cell is the value of the metric on test where the method's curve has lost so much **test nDCG** (the
 best value up to there; the end of the curve if it never loses so much), averaged over seeds, ± half a 95% interval over
