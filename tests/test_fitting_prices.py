@@ -143,7 +143,7 @@ def test_one_rho_without_better_lists_does_not_end_the_path(tmp_path: Path, seed
     split = marketplace(users=120, items=60, interactions=1500, seed=seed).leave_one_out(0)
     curve = finished(tmp_path / "run", split, CONFIG).curve
     assert curve.operating[-1].valid["ndcg"] < (1 - CONFIG.deepest) * curve.base.valid["ndcg"]
-    assert curve.operating[-1].valid["gini"] < 0.4
+    assert curve.operating[-1].valid["gini"] < 0.55
 
 
 def test_a_resumed_path_goes_on_from_the_rho_it_began_with(
