@@ -51,7 +51,8 @@ def page(folder: Path, names: Sequence[str], seeds: Sequence[int]) -> str:
                 count(name, made, standing[frame])
             sections += [f"### {DATASETS[name][0]}: {text}", *(metric_table(metric, tables) for metric in METRICS)]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("divmf", "torch", "numba", "polars"))
-    return "\n\n".join([INTRODUCTION, summary(standing, names), *sections, f"Made with {versions}.\n"])
+    introduction = INTRODUCTION.format(names=len(names), seeds=len(seeds))
+    return "\n\n".join([introduction, summary(standing, names), *sections, f"Made with {versions}.\n"])
 
 
 FRAMES = {
@@ -91,7 +92,7 @@ def curve_of(points: Points) -> Curve:
     made = []
     for number, (knob, *values) in enumerate(rows):
         test = dict(zip((*METRICS, "ndcg"), map(float, values), strict=True))
-        made.append(Point("diversity" if number else "accuracy", number, test, test, knob=float(knob)))
+        made.append(Point("setting" if number else "accuracy", number, test, test, knob=float(knob)))
     return Curve(tuple(made))
 
 
@@ -135,12 +136,15 @@ def metric_table(metric: str, tables: Mapping[int, Mapping[Key, Cells]]) -> str:
     column, sign = list(METRICS).index(metric), METRICS[metric]
     heads = [f"k={k}, {loss:.0%}" for k in tables for loss in LOSSES]
     lines = [f"**{metric.capitalize()}**", "", f"| | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
-    keys = list(next(iter(tables.values())))
+    keys = list(dict.fromkeys(key for table in tables.values() for key in table))
     several = len({base for base, _ in keys}) > 1
     best = {k: np.max([sign * made.value[:, column] for made in table.values()], axis=0) for k, table in tables.items()}
     for key in keys:
         shown = []
         for k, table in tables.items():
+            if key not in table:  # not made yet
+                shown += ["–"] * len(LOSSES)
+                continue
             low, high = table[key].interval()
             for loss, value in enumerate(table[key].value[:, column]):
                 text = f"{value:.3f}"
@@ -172,9 +176,9 @@ def about(name: str, folder: Path, seeds: Sequence[int]) -> str:
     return "\n".join(lines)
 
 
-INTRODUCTION = f"""# Results
+INTRODUCTION = """# Results
 
-Every method on the lists of the same MF model (32 dimensions): five datasets, {len(SEEDS)} seeds (each with its own
+Every method on the lists of the same MF model (32 dimensions): {names} datasets, {seeds} seed(s) (each with its own
 models, and its own split where the data has no times), lists of 5 and 10. `prices` are exposure prices, the default;
 `DivMF` is the paper's diversity phase; the others are rerankers, which choose from 100 candidates a user. Two frames,
 so that the gain of a better model and of a better way to diversify it are not mixed: first all methods on the softmax
