@@ -108,17 +108,10 @@ def methods_on(base: str) -> list[str]:
     return [*TRAINED, *(name for name in rerankers if base == "softmax" or name in ON_BPR)]
 
 
-def make_curves(
-    places: Sequence[Place], say: Callable[[str], None], ks: Sequence[int] = KS, leave_out: Sequence[str] = ()
-) -> None:
+def make_curves(places: Sequence[Place], say: Callable[[str], None], ks: Sequence[int] = KS) -> None:
     """Make what is not there yet; the seed that settings are chosen with must come first."""
     for place in places:
-        missing = [
-            (k, name)
-            for k in ks
-            for name in methods_on(place.base)
-            if name not in leave_out and not place.file(name, k).exists()
-        ]
+        missing = [(k, name) for k in ks for name in methods_on(place.base) if not place.file(name, k).exists()]
         if not missing:
             continue
         split = place.split()

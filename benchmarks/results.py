@@ -30,20 +30,22 @@ def main() -> None:
     parser.add_argument("names", nargs="*", choices=[*DATASETS, []], help="datasets; all if none is named")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many")
     parser.add_argument("--folder", type=Path, default=ROOT / "results", help="where curves are kept")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "results.md", help="what is written")
     asked = parser.parse_args()
     names, seeds = asked.names or list(DATASETS), SEEDS[: asked.seeds]
     make_curves(places(asked.folder, names, seeds), lambda line: print(line, flush=True))
-    asked.page.write_text(page(asked.folder, names, seeds))
+    whole = not asked.names and len(seeds) == len(SEEDS)  # a part must not take the place of the whole
+    file = ROOT / "docs" / "results.md" if whole else asked.folder / "results.md"
+    file.write_text(page(asked.folder, names, seeds, file.parent / "img"))
+    print(file)
 
 
-def page(folder: Path, names: Sequence[str], seeds: Sequence[int]) -> str:
+def page(folder: Path, names: Sequence[str], seeds: Sequence[int], images: Path) -> str:
     """The whole of it."""
     sections, standing = [], {frame: Counter[tuple[str, str]]() for frame in FRAMES}
     for name in names:
         found = [seed for seed in seeds if (Place(name, "bpr", seed, folder).run / "done").exists()]
         sections.append(about(name, folder, found))
-        draw(name, folder, ROOT / "docs" / "img" / f"curves-{name}.png")
+        draw(name, folder, images / f"curves-{name}.png")
         sections.append(f"![{DATASETS[name][0]}: accuracy against diversity](img/curves-{name}.png)")
         for frame, text in FRAMES.items():
             tables = {k: table_of(name, folder, found, k, frame) for k in KS}

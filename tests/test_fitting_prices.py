@@ -141,9 +141,9 @@ def test_the_path_grows_by_a_fixed_factor_and_ends_where_the_deepest_loss_is_pas
 def test_one_rho_without_better_lists_does_not_end_the_path(tmp_path: Path, seed: int) -> None:
     # it ended at a Gini of 0.6 and 2% of nDCG lost, 0.015 nats from the optimum
     split = marketplace(users=120, items=60, interactions=1500, seed=seed).leave_one_out(0)
-    curve = finished(tmp_path / "run", split, CONFIG).curve
-    assert curve.operating[-1].valid["ndcg"] < (1 - CONFIG.deepest) * curve.base.valid["ndcg"]
-    assert curve.operating[-1].valid["gini"] < 0.55
+    curve = finished(tmp_path / "run", split, replace(CONFIG, deepest=0.4)).curve
+    assert curve.operating[-1].valid["ndcg"] < 0.6 * curve.base.valid["ndcg"]
+    assert curve.operating[-1].valid["gini"] < 0.4
 
 
 def test_a_resumed_path_goes_on_from_the_rho_it_began_with(
