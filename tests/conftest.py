@@ -129,6 +129,12 @@ def look_at() -> Callable[[Path, int, str, int], None]:
             assert tab.evaluate(excess) == [0] * charts
             marks = "document.querySelectorAll('.chart .mark-symbol path, .chart .mark-line path').length"
             assert tab.evaluate(marks) > 20
+            each = (
+                "[...document.querySelectorAll('.chart')].map(box => box.querySelectorAll('.role-mark :is(path, line)')"
+            )
+            assert min(tab.evaluate(f"{each}.length)")) > 1
+            fills = "[...document.querySelectorAll('.chart text')].map(each => getComputedStyle(each).fill)"
+            assert "rgb(0, 0, 0)" not in tab.evaluate(fills)  # unreadable on a dark page
             title = "getComputedStyle(document.querySelector('.chart .role-axis-title text')).fill"
             assert tab.evaluate(title) == {"light": "rgb(34, 38, 43)", "dark": "rgb(232, 230, 225)"}[scheme]
             browser.close()
