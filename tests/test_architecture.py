@@ -11,7 +11,7 @@ import divmf
 SOURCE = Path(divmf.__file__).parent
 LADDER = [
     ["ids", "threads", "config", "clock"],
-    ["tables"],
+    ["tables", "comm"],
     ["interactions", "model", "losses"],
     ["kernels"],
     ["split", "select", "sampling"],

@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Share:
+    """Where the users of one process stand among all (see `divmf.comm`): numbers count from here, ids are theirs alone.
+
+    Users are numbered by their sorted ids over all processes, and each has a range of them; so has it of the pairs.
+    """
+
+    first_user: int
+    all_users: int
+    first_pair: int
+    all_pairs: int
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Interactions:
     """Distinct (user, item) pairs by number, with their id tables.
@@ -30,6 +43,7 @@ class Interactions:
     times          (n,) int64 or None; only their order is used
     user_ids, item_ids   what the outside calls user and item number 0, 1, 2, …
     merged         how many repeated pairs were merged away while reading
+    share          where these users stand among all, if other processes hold the rest; the catalogue is always whole
     """
 
     users: Array
@@ -38,6 +52,7 @@ class Interactions:
     user_ids: pl.Series
     item_ids: pl.Series
     merged: int = 0
+    share: Share | None = None
 
     def __post_init__(self) -> None:
         for column in (self.users, self.items, self.times):
@@ -128,6 +143,19 @@ class Interactions:
         """The rows where `kept` holds, with the same id tables."""
         times = None if self.times is None else self.times[kept]
         return replace(self, users=self.users[kept], items=self.items[kept], times=times, merged=0)
+
+    def users_between(self, first: int, last: int) -> Self:
+        """The share of users number first … last−1, for one of several processes."""
+        low, high = np.searchsorted(self.users, [first, last])
+        return replace(
+            self,
+            users=self.users[low:high] - np.int32(first),
+            items=self.items[low:high],
+            times=None if self.times is None else self.times[low:high],
+            user_ids=self.user_ids[first:last],
+            merged=0,
+            share=Share(first, self.n_users, int(low), len(self)),
+        )
 
     def k_core(self, k: int) -> Self:
         """The largest part in which every user and every item has at least k interactions (iterative)."""

@@ -1,6 +1,6 @@
 """Split: what is learnt from, what choices are made on, what is reported."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -65,6 +65,11 @@ class Split:
         """All interactions with the original ids and a column `split`."""
         parts: list[pl.DataFrame] = [getattr(self, name).frame.with_columns(split=pl.lit(name)) for name in PARTS]
         return pl.concat(parts)
+
+    def of_process(self, rank: int, size: int) -> Self:
+        """The share of one process of several: a range of the users, with nearly as many of them in each."""
+        first, last = self.n_users * rank // size, self.n_users * (rank + 1) // size
+        return replace(self, **{name: getattr(self, name).users_between(first, last) for name in PARTS})
 
     @classmethod
     def from_frame(cls, frame: Any, column: str = "split", seed: int = 0) -> Self:
