@@ -10,8 +10,9 @@ import divmf
 
 SOURCE = Path(divmf.__file__).parent
 LADDER = [
-    ["ids", "threads", "config", "clock"],
-    ["tables", "comm"],
+    ["ids", "threads", "config", "clock", "times"],
+    ["tables", "comm", "order"],
+    ["scans"],
     ["interactions", "model", "losses"],
     ["kernels"],
     ["split", "select", "sampling"],

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import has_magic
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from divmf.tables import (
 
 __all__ = [
     "KNOWN", "Dataset", "Description", "data_directory", "describe", "fetch", "find", "load", "marketplace",
-    "open_data", "skew_chart",
+    "open_data", "open_share", "skew_chart",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)
@@ -271,10 +272,29 @@ def progress_bar(name: str, shown: bool) -> Iterator[Any]:
 def open_data(
     data: str, user: str | None = None, item: str | None = None, time: str | None = None, query: str | None = None
 ) -> Interactions:
-    """DATA of the command line: a file, a known name, `synthetic[:USERSxITEMSxINTERACTIONS[:SEED]]`, a database URI.
+    """DATA of the command line: files, a known name, `synthetic[:USERSxITEMSxINTERACTIONS[:SEED]]`, a database URI.
 
     user, item and time name the columns of a file or a query; query is the SELECT for a database.
     """
+    return opened_by(Interactions.read, data, user, item, time, query)
+
+
+def open_share(
+    data: str, user: str | None = None, item: str | None = None, time: str | None = None, query: str | None = None
+) -> Interactions:
+    """As `open_data`, but of large parquet files this process' range of users alone; see `Interactions.read_share`."""
+    return opened_by(Interactions.read_share, data, user, item, time, query)
+
+
+def opened_by(
+    read: Callable[..., Interactions],
+    data: str,
+    user: str | None,
+    item: str | None,
+    time: str | None,
+    query: str | None,
+) -> Interactions:
+    """DATA of the command line; read: how its files are read, where it is files."""
     if "://" in data:
         return Interactions.from_frame(read_database(data, query), user, item, time)
     if query is not None:
@@ -282,7 +302,7 @@ def open_data(
     path = Path(data)
     if path.is_file():
         raw = next((row for row in DATASETS if path.name in (row.archive, Path(row.member or "").name)), None)
-        return read_raw(path, raw) if raw else Interactions.read(path, user, item, time)
+        return read_raw(path, raw) if raw else read(path, user, item, time)
     named = data.partition(":")[0] == "synthetic" or resolve(data)[0] in [*KNOWN, *local_names()]
     if named and (user or item or time):
         raise ValueError(f"the columns of {data!r} are known; leave user, item and time out")
@@ -290,12 +310,12 @@ def open_data(
         return synthetic(data)
     if named:
         return load(data)
-    if path.is_dir():
-        return Interactions.read(path, user, item, time)
+    if path.is_dir() or has_magic(data):
+        return read(data, user, item, time)
     raise ValueError(
-        f"{data}: there is no such file or data set{guess(data)}; give a file (CSV, TSV, parquet, JSON lines), one of"
-        f" {', '.join(dict.fromkeys([*KNOWN, *local_names()]))}, synthetic[:USERSxITEMSxINTERACTIONS[:SEED]],"
-        " or a database URI with a query"
+        f"{data}: there is no such file or data set{guess(data)}; give a file (CSV, TSV, parquet, JSON lines), a folder"
+        f" or a pattern of parquet files, one of {', '.join(dict.fromkeys([*KNOWN, *local_names()]))},"
+        " synthetic[:USERSxITEMSxINTERACTIONS[:SEED]], or a database URI with a query"
     )
 
 

@@ -12,30 +12,50 @@ import polars as pl
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+TEXT = (pl.String, pl.Categorical, pl.Enum, pl.Null)
+
+
 def as_ids(values: pl.Series, name: str) -> pl.Series:
     """The ids of a column as Int64 or String, under this name; refuses empty ones and other types."""
     column = values.name or name
-    if values.dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
-        ids = values.cast(pl.String)
-        ids = ids.set(ids == "", None)
-    elif values.dtype.is_integer() and fits_64_bits(values):
-        ids = values.cast(pl.Int64)
-    else:
-        example = "".join(f" (such as {value!r})" for value in values.drop_nulls().head(1))
+    table = values.alias(column).to_frame()
+    check_ids(column, values.dtype, table.select(**id_facts(column, values.dtype)).row(0, named=True))
+    return table.select(id_values(column, values.dtype).alias(name)).to_series()
+
+
+def id_values(column: str, dtype: pl.DataType) -> pl.Expr:
+    """The ids of a column of a table as Int64 or String; what is none becomes null."""
+    if dtype in TEXT:
+        text = pl.col(column).cast(pl.String)
+        return pl.when(text != "").then(text)
+    return pl.col(column).cast(pl.Int64, strict=False)
+
+
+def id_facts(column: str, dtype: pl.DataType) -> dict[str, pl.Expr]:
+    """What must be known of a whole column before its values are taken for ids."""
+    given = pl.col(column)
+    example, empty = given.drop_nulls().first(), given.null_count()
+    if dtype not in TEXT and not dtype.is_integer():
+        return {"rows": pl.len(), "empty": empty, "unfit": pl.lit(1), "example": example}
+    nulls = id_values(column, dtype).null_count()
+    if dtype in TEXT:
+        return {"rows": pl.len(), "empty": nulls, "unfit": pl.lit(0), "example": example}
+    return {"rows": pl.len(), "empty": empty, "unfit": nulls - empty, "example": example}
+
+
+def check_ids(column: str, dtype: pl.DataType, facts: dict[str, Any]) -> None:
+    """Refuse a column whose values are not ids, by its facts."""
+    if facts["unfit"]:
+        example = "" if facts["example"] is None else f" (such as {facts['example']!r})"
         raise ValueError(
-            f"column {column!r} holds {values.dtype}{example}; ids must be strings or 64-bit integers:"
+            f"column {column!r} holds {dtype}{example}; ids must be strings or 64-bit integers:"
             " write them so, or name another column"
         )
-    if nulls := ids.null_count():
+    if facts["empty"]:
         raise ValueError(
-            f"column {column!r} has {nulls:,} empty ids of {len(ids):,}; drop those rows or give them an id"
+            f"column {column!r} has {facts['empty']:,} empty ids of {facts['rows']:,};"
+            " drop those rows or give them an id"
         )
-    return ids.alias(name)
-
-
-def fits_64_bits(values: pl.Series) -> bool:
-    """Whether whole numbers keep their value as Int64."""
-    return values.cast(pl.Int64, strict=False).null_count() == values.null_count()
 
 
 def id_table(ids: pl.Series) -> pl.Series:

@@ -11,8 +11,12 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
+from divmf import comm
 from divmf.ids import Array, as_ids, id_table, numbers_of
+from divmf.order import in_order
+from divmf.scans import Rows, parquet_parts, read_rows
 from divmf.tables import find_column, read_table, to_polars
+from divmf.times import as_times
 
 if TYPE_CHECKING:
     from divmf.split import Split
@@ -61,9 +65,31 @@ class Interactions:
 
     @classmethod
     def read(cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None) -> Self:
-        """Read CSV, TSV, parquet or JSON lines (also .gz, .bz2); columns are found by the usual names if not named."""
+        """Read CSV, TSV, parquet or JSON lines (also .gz, .bz2); columns are found by the usual names if not named.
+
+        Many parquet files are read as one: a folder of them, or a pattern such as parts/*.parquet.
+        """
+        return cls._read(path, user, item, time, whole=True)
+
+    @classmethod
+    def read_share(
+        cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None
+    ) -> Self:
+        """As `read`, but where parquet files hold many rows, those of this process' range of users alone.
+
+        All processes of a run (see `divmf.comm`) must call it. Any other file, and a small one, is read whole by each:
+        `share` is None then, and `Split.of_process` cuts the share when all that concerns everybody is done.
+        """
+        return cls._read(path, user, item, time, whole=comm.size() == 1)
+
+    @classmethod
+    def _read(cls, path: str | Path, user: str | None, item: str | None, time: str | None, whole: bool) -> Self:
         try:
-            return cls.from_frame(read_table(path), user, item, time)
+            parts = parquet_parts(path)
+            if parts is None:
+                return cls.from_frame(read_table(path), user, item, time)
+            rows = read_rows(parts, user, item, time, whole)
+            return cls.from_rows(rows) if rows.whole else cls.from_rows(rows).standing()
         except ValueError as error:
             raise ValueError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
 
@@ -82,23 +108,20 @@ class Interactions:
     def from_ids(cls, user_column: pl.Series, item_column: pl.Series, times: pl.Series | None) -> Self:
         """From columns of ids (see `as_ids`) and, where known, times, in the order of the file."""
         user_ids, item_ids = id_table(user_column), id_table(item_column)
-        rows = pl.DataFrame({"user": numbers_of(user_column, user_ids), "item": numbers_of(item_column, item_ids)})
-        if times is None:
-            rows = rows.sort("user", "item")
-        else:  # a stable order: the place in the file breaks ties of time
-            rows = rows.with_columns(time=times.cast(pl.Int64)).sort("user", "time", maintain_order=True)
-        users, items = rows["user"].to_numpy(), rows["item"].to_numpy()
-        kept = last_of_each(users.astype(np.int64) * len(item_ids) + items)
-        if merged := len(rows) - int(kept.sum()):
+        table = pl.DataFrame({"user": numbers_of(user_column, user_ids), "item": numbers_of(item_column, item_ids)})
+        timed = table if times is None else table.with_columns(time=times.cast(pl.Int64))
+        return cls.from_rows(Rows(timed, user_ids, item_ids))
+
+    @classmethod
+    def from_rows(cls, rows: Rows) -> Self:
+        """From rows by number, in the order of the file."""
+        table, shape = rows.table, (len(rows.user_ids), len(rows.item_ids))
+        times = table["time"].to_numpy() if "time" in table.columns else None
+        users, items, *timed = in_order(table["user"].to_numpy(), table["item"].to_numpy(), times, shape)
+        if merged := len(table) - len(users):
             log.info("merged %s repeated pairs, the latest time kept", f"{merged:,}")
-        return cls(
-            users[kept],
-            items[kept],
-            None if times is None else rows["time"].to_numpy()[kept],
-            user_ids.alias("user_id"),
-            item_ids.alias("item_id"),
-            merged,
-        )
+        ids = rows.user_ids.alias("user_id"), rows.item_ids.alias("item_id")
+        return cls(users, items, timed[0] if timed else None, *ids, merged)
 
     def __len__(self) -> int:
         return len(self.users)
@@ -142,7 +165,14 @@ class Interactions:
     def where(self, kept: Array) -> Self:
         """The rows where `kept` holds, with the same id tables."""
         times = None if self.times is None else self.times[kept]
-        return replace(self, users=self.users[kept], items=self.items[kept], times=times, merged=0)
+        left = replace(self, users=self.users[kept], items=self.items[kept], times=times, merged=0)
+        return left if self.share is None else left.standing()
+
+    def standing(self) -> Self:
+        """The same share, with where it stands among those of all processes counted anew; all of them must call it."""
+        sizes = np.array(comm.everyones((self.n_users, len(self))))  # (processes, 2)
+        (users, pairs), (all_users, all_pairs) = sizes[: comm.rank()].sum(axis=0), sizes.sum(axis=0)
+        return replace(self, share=Share(int(users), int(all_users), int(pairs), int(all_pairs)))
 
     def users_between(self, first: int, last: int) -> Self:
         """The share of users number first … last−1, for one of several processes."""
@@ -157,19 +187,21 @@ class Interactions:
             share=Share(first, self.n_users, int(low), len(self)),
         )
 
+    def total(self, counts: Array) -> Array:
+        """The sum over the processes that share these interactions; what was given, if they are whole."""
+        return counts if self.share is None else comm.total(counts)
+
     def k_core(self, k: int) -> Self:
         """The largest part in which every user and every item has at least k interactions (iterative)."""
         if k < 0:
             raise ValueError(f"k_core={k} is negative; choose 0 (everything) or more")
-        kept = np.ones(len(self), dtype=bool)
-        while True:
+        kept, before = np.ones(len(self), dtype=bool), -1
+        while (left := int(self.total(kept.sum()))) != before:
             by_user = np.bincount(self.users[kept], minlength=self.n_users)
-            by_item = np.bincount(self.items[kept], minlength=self.n_items)
-            still = kept & (by_user[self.users] >= k) & (by_item[self.items] >= k)
-            if still.sum() == kept.sum():
-                break
-            kept = still
-        if not kept.any():
+            by_item = self.total(np.bincount(self.items[kept], minlength=self.n_items))
+            kept &= (by_user[self.users] >= k) & (by_item[self.items] >= k)
+            before = left
+        if not left:
             raise ValueError(
                 f"k_core={k} leaves no user: no part of the data has {k} interactions for each user and item;"
                 " choose a smaller one"
@@ -179,14 +211,15 @@ class Interactions:
     def compact(self) -> Self:
         """The same interactions, with the users and items that have none taken out of the id tables."""
         by_user = np.bincount(self.users, minlength=self.n_users) > 0
-        by_item = np.bincount(self.items, minlength=self.n_items) > 0
-        return replace(
+        by_item = self.total(np.bincount(self.items, minlength=self.n_items)) > 0
+        left = replace(
             self,
             users=(np.cumsum(by_user, dtype=np.int32) - 1)[self.users].astype(np.int32),
             items=(np.cumsum(by_item, dtype=np.int32) - 1)[self.items].astype(np.int32),
             user_ids=self.user_ids.filter(pl.Series(by_user)),
             item_ids=self.item_ids.filter(pl.Series(by_item)),
         )
+        return left if self.share is None else left.standing()
 
     def leave_one_out(self, seed: int = 0) -> "Split":
         """One interaction of each user for the test, one for validation; see `divmf.split.leave_one_out`."""
@@ -205,54 +238,3 @@ class Interactions:
                 " leave them out, or train again with their interactions"
             )
         return numbers
-
-
-def last_of_each(keys: Array) -> Array:
-    """Where each key stands for the last time.  (len(keys),) bool"""
-    order = np.argsort(keys, kind="stable")
-    kept = np.zeros(len(keys), dtype=bool)
-    kept[order[np.append(np.diff(keys[order]) > 0, True)]] = True
-    return kept
-
-
-# no time in seconds is so large before the year 5138; one in milliseconds is since 1973
-SECONDS_BELOW = 1e11
-
-
-def as_times(values: pl.Series) -> pl.Series:
-    """A time column as integers in its own order: whole numbers as they are, dates and seconds in microseconds.
-
-    Decimals are taken for seconds where all are below 10¹¹; larger ones are in a finer unit and are rounded.
-    """
-    name, times = values.name, values
-    if values.dtype == pl.String:
-        times = times_of_text(values)
-    elif isinstance(values.dtype, pl.Date | pl.Datetime):
-        times = values.cast(pl.Datetime("us")).cast(pl.Int64)
-    elif values.dtype.is_float():
-        finite = values.cast(pl.Float64).set(~values.is_finite(), None)
-        in_seconds = finite.abs().max() is None or finite.abs().max() < SECONDS_BELOW  # type: ignore[operator]
-        times = (finite * 1_000_000 if in_seconds else finite).round().cast(pl.Int64, strict=False)
-    elif not values.dtype.is_integer() and values.dtype != pl.Null:
-        raise ValueError(f"column {name!r} holds {values.dtype}, not times; name the time column")
-    if nulls := times.null_count():
-        raise ValueError(f"column {name!r} has {nulls:,} empty times of {len(times):,}; drop those rows or fill them")
-    return times.cast(pl.Int64)
-
-
-def times_of_text(values: pl.Series) -> pl.Series:
-    """Written times as integers: numbers as they are, dates in microseconds."""
-    numbers = values.cast(pl.Int64, strict=False)
-    if numbers.null_count() == values.null_count():
-        return numbers
-    try:
-        times = values.str.to_datetime(time_unit="us", time_zone="UTC", strict=False).cast(pl.Int64)
-    except pl.exceptions.PolarsError:  # not one value looks like a date
-        times = numbers.clear(len(values))
-    wrong = values.filter(times.is_null() & values.is_not_null())
-    if len(wrong):
-        raise ValueError(
-            f"column {values.name!r} has {len(wrong):,} values that are not times (such as {wrong[0]!r});"
-            " write them as 2024-12-31 23:59:59 or as seconds, or name another time column"
-        )
-    return times

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from divmf.ids import Array
 from divmf.interactions import Interactions
+from divmf.order import blocks_of_users
 from divmf.tables import find_column, read_table, to_polars, write_table
 
 PARTS = ("train", "valid", "test")
@@ -133,15 +134,23 @@ def leave_one_out(data: Interactions, rng: np.random.Generator, held_out: int = 
     """
     counts = counts_per_user(data)  # (n_users,)
     ends = np.cumsum(counts)
-    order = np.arange(len(data))  # the rows of each user, the ones to hold out last
-    if data.times is None:
-        order = np.lexsort((rng.random(len(data)), data.users))
-    last = ends[counts > held_out]
+    last = ends[counts > held_out]  # one behind the rows of each user who has enough
+    # the rows of each user, the ones to hold out last
+    order = drawn_order(data, rng) if data.times is None else None
     part = np.zeros(len(data), dtype=np.int8)
-    part[order[last - 1]] = 2
-    if held_out == 2:
-        part[order[last - 2]] = 1
+    for back, number in ((1, 2), (2, 1))[:held_out]:
+        part[last - back if order is None else order[last - back]] = number
     return Split(*(data.where(part == number) for number in range(3)))
+
+
+def drawn_order(data: Interactions, rng: np.random.Generator) -> Array:
+    """The places of the rows, user by user, each user's in random order: a draw belongs to a row's place among all."""
+    if data.share is not None:
+        rng.bit_generator.advance(data.share.first_pair)  # type: ignore[attr-defined]  # numpy's default has it
+    order = np.empty(len(data), dtype=np.int64)
+    for rows in blocks_of_users(np.cumsum(counts_per_user(data))):
+        order[rows] = rows.start + np.lexsort((rng.random(rows.stop - rows.start), data.users[rows]))
+    return order
 
 
 def hold_out(data: Interactions, rng: np.random.Generator, valid: float = 0.1, test: float = 0.2) -> Split:
@@ -152,7 +161,7 @@ def hold_out(data: Interactions, rng: np.random.Generator, valid: float = 0.1, t
         )
     counts = counts_per_user(data)  # (n_users,)
     starts = np.cumsum(counts) - counts
-    order = np.lexsort((rng.random(len(data)), data.users))
+    order = drawn_order(data, rng)
     place = np.arange(len(data)) - starts[data.users[order]]  # 0, 1, 2, … within each user
     size = counts[data.users[order]]
     n_test = np.minimum(np.round(test * size), size - 1)
@@ -163,8 +172,8 @@ def hold_out(data: Interactions, rng: np.random.Generator, valid: float = 0.1, t
 
 
 def users_in_train_only(split: Split) -> int:
-    """How many users have nothing held out for the test."""
-    return split.n_users - len(np.unique(split.test.users))
+    """How many users, of all processes, have nothing held out for the test."""
+    return int(split.test.total(np.array(split.n_users - len(np.unique(split.test.users)))))
 
 
 def counts_per_user(part: Interactions) -> Array:

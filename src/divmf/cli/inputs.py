@@ -36,25 +36,29 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, cl
     """DATA as a split: read, cut to its core, one interaction held out for validation and one for the test."""
     clock = clock or Clock()
     with clock.phase("loading libraries"):
-        from divmf.datasets import open_data
+        import numpy as np
+
+        from divmf import comm
+        from divmf.datasets import open_share
         from divmf.split import Split, users_in_train_only
 
     if columns.split_name is not None:
         with clock.phase("reading"):
             split = Split.read(data, columns.split_name, seed)
         out.note(f"{data}: {split!r}, as its column {columns.split_name!r} says")
-        return split
+        return split.of_process(comm.rank(), comm.size()) if comm.size() > 1 else split
     with clock.phase("reading"):
-        read = open_data(data, columns.user_name, columns.item_name, columns.time_name, columns.query_text)
-    if read.merged:
-        out.note(f"{data}: {read.merged:,} repeated pairs merged")
+        read = open_share(data, columns.user_name, columns.item_name, columns.time_name, columns.query_text)
+    if merged := read.total(np.array(read.merged)):
+        out.note(f"{data}: {merged:,} repeated pairs merged")
     with clock.phase("splitting"):
         read = read.k_core(k_core) if k_core else read
         split = read.leave_one_out(seed)
-    out.note(f"{data}: {read.n_users:,} users, {read.n_items:,} items, {len(read):,} interactions")
+    users, pairs = (read.n_users, len(read)) if read.share is None else (read.share.all_users, read.share.all_pairs)
+    out.note(f"{data}: {users:,} users, {read.n_items:,} items, {pairs:,} interactions")
     if only := users_in_train_only(split):
         out.note(f"{data}: {only:,} users have fewer than three interactions: learnt from, not tested")
-    return split
+    return split if read.share or comm.size() == 1 else split.of_process(comm.rank(), comm.size())
 
 
 @contextmanager
