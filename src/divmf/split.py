@@ -13,6 +13,7 @@ from divmf.ids import Array
 from divmf.interactions import Interactions
 from divmf.order import blocks_of_users
 from divmf.tables import find_column, read_table, to_polars, write_table
+from divmf.threads import range_of
 
 PARTS = ("train", "valid", "test")
 
@@ -69,7 +70,7 @@ class Split:
 
     def of_process(self, rank: int, size: int) -> Self:
         """The share of one process of several: a range of the users, with nearly as many of them in each."""
-        first, last = self.n_users * rank // size, self.n_users * (rank + 1) // size
+        first, last = range_of(self.n_users, rank, size)
         return replace(self, **{name: getattr(self, name).users_between(first, last) for name in PARTS})
 
     @classmethod

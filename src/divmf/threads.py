@@ -14,13 +14,22 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 PARTS = 16  # not the number of threads: sums over parts must not depend on that
 PART_BYTES = 1 << 28  # what the partial sums of all parts may take together
+LEAST_PARTS = 4  # for each of several processes; up to PARTS / LEAST_PARTS of them, the parts are those of one process
+
+
+class Place(NamedTuple):
+    """Where the rows of one process stand among those of all (`divmf.comm`)."""
+
+    first: int
+    whole: int
+    processes: int
 
 
 @cache
@@ -71,16 +80,33 @@ def libraries() -> ThreadpoolController:
     return found
 
 
-def in_parts(work: Callable[[int, int], T], n_rows: int, sum_bytes: int = 0) -> list[T]:
+def in_parts(work: Callable[[int, int], T], n_rows: int, sum_bytes: int = 0, place: Place | None = None) -> list[T]:
     """work(first, last) for ranges that together are all rows, several at a time; their results in order.
 
-    sum_bytes: the size of what a part returns to be summed; there are fewer parts where it is large.
+    sum_bytes   the size of what a part returns to be summed; there are fewer parts where it is large
+    place       where other processes do the same for rows of theirs: then the parts are those of all the rows, as one
+                process would cut them, so that it makes no difference where the processes' rows begin
     """
-    n_parts = max(2, min(PARTS, PART_BYTES // max(1, sum_bytes)))
-    bounds = [n_rows * part // n_parts for part in range(n_parts + 1)]
-    ranges = [(first, last) for first, last in pairwise(bounds) if first < last]
+    place = place or Place(0, n_rows, 1)
+    cuts = [min(max(cut - place.first, 0), n_rows) for cut in part_bounds(place.whole, place.processes, sum_bytes)]
+    ranges = [(first, last) for first, last in pairwise(cuts) if first < last]
     with libraries().limit(limits=1, user_api="blas"):  # each part multiplies on its own
         return list(workers().map(lambda part: work(*part), ranges))
+
+
+def part_bounds(n_rows: int, processes: int = 1, sum_bytes: int = 0) -> list[int]:
+    """Where the parts of some rows begin, and where the last one ends; processes that begin there share no part."""
+    n_parts = max(2, min(PARTS, PART_BYTES // max(1, sum_bytes)))
+    if processes > 1:
+        n_parts = max(n_parts, min(n_parts, LEAST_PARTS) * processes)
+    return [n_rows * part // n_parts for part in range(n_parts + 1)]
+
+
+def range_of(n_rows: int, process: int, processes: int) -> tuple[int, int]:
+    """The rows that one of several processes takes: whole parts, nearly as many for each."""
+    bounds = part_bounds(n_rows, processes)
+    first, last = ((len(bounds) - 1) * number // processes for number in (process, process + 1))
+    return bounds[first], bounds[last]
 
 
 def ahead(work: Callable[[int], T], places: Iterable[int]) -> Iterator[T]:
