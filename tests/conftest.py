@@ -4,10 +4,13 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import settings
@@ -140,3 +143,52 @@ def look_at() -> Callable[[Path, int, str, int], None]:
             browser.close()
 
     return look
+
+
+class Threads:
+    """Several processes of one run, played by threads that meet at a barrier."""
+
+    def __init__(self, size: int) -> None:
+        self.n_threads, self.barrier = size, threading.Barrier(size)
+        self.held: list[Any] = [None] * size
+        self.own = threading.local()
+
+    def size(self) -> int:
+        return self.n_threads
+
+    def rank(self) -> int:
+        return int(self.own.rank)
+
+    def everyones(self, value: Any) -> list[Any]:
+        self.held[self.rank()] = value
+        self.barrier.wait()
+        found = list(self.held)
+        self.barrier.wait()
+        return found
+
+    def shared(self, value: Any) -> Any:
+        return self.everyones(value)[0]
+
+    def total(self, value: Any) -> Any:
+        return sum(self.everyones(np.asarray(value)))
+
+    def run(self, work: Callable[[], Any]) -> list[Any]:
+        def of_rank(rank: int) -> Any:
+            self.own.rank = rank
+            try:
+                return work()
+            except BaseException:
+                self.barrier.abort()
+                raise
+
+        with ThreadPoolExecutor(self.n_threads) as pool, pytest.MonkeyPatch.context() as patch:
+            for name in ("size", "rank", "everyones", "shared", "total"):
+                patch.setattr(f"divmf.comm.{name}", getattr(self, name))
+            patch.setattr("divmf.scans.SMALL", 1)  # no log is too small to be shared
+            return list(pool.map(of_rank, range(self.n_threads)))
+
+
+@pytest.fixture(scope="session")
+def processes() -> type[Threads]:
+    """processes(3).run(work): what each of three processes of one run gets from `work()`, by rank."""
+    return Threads

@@ -16,7 +16,7 @@ LADDER = [
     ["interactions", "model", "losses"],
     ["kernels"],
     ["split", "select", "sampling"],
-    ["unmask", "topk", "bootstrap", "describe", "marketplace"],
+    ["unmask", "topk", "bootstrap", "describe", "marketplace", "fingerprint"],
     ["softmax", "diversity", "steps", "prices", "metrics", "datasets"],
     ["training"],
     ["curve"],

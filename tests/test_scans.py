@@ -1,10 +1,7 @@
 """Reading by ranges of users: what each process has is what it would cut out of the whole data."""
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,48 +23,6 @@ TYPES = {
     "words": (pl.String, pl.String, pl.Int32), "dates": (pl.Categorical, pl.Int32, pl.Date),
     "untimed": (pl.Int64, pl.String),
 }  # fmt: skip
-
-
-class Threads:
-    """Several processes of one run, played by threads that meet at a barrier."""
-
-    def __init__(self, size: int) -> None:
-        self.n_threads, self.barrier, self.held = size, threading.Barrier(size), [None] * size
-        self.own = threading.local()
-
-    def size(self) -> int:
-        return self.n_threads
-
-    def rank(self) -> int:
-        return int(self.own.rank)
-
-    def everyones(self, value: Any) -> list[Any]:
-        self.held[self.rank()] = value
-        self.barrier.wait()
-        found = list(self.held)
-        self.barrier.wait()
-        return found
-
-    def shared(self, value: Any) -> Any:
-        return self.everyones(value)[0]
-
-    def total(self, value: Any) -> Any:
-        return sum(self.everyones(np.asarray(value)))
-
-    def run(self, work: Callable[[], Any]) -> list[Any]:
-        def of_rank(rank: int) -> Any:
-            self.own.rank = rank
-            try:
-                return work()
-            except BaseException:
-                self.barrier.abort()
-                raise
-
-        with ThreadPoolExecutor(self.n_threads) as pool, pytest.MonkeyPatch.context() as patch:
-            for name in ("size", "rank", "everyones", "shared", "total"):
-                patch.setattr(comm, name, getattr(self, name))
-            patch.setattr(scans, "SMALL", 1)
-            return list(pool.map(of_rank, range(self.n_threads)))
 
 
 def write_parts(folder: Path, events: list[tuple[int, int, int]], kind: str, n_parts: int) -> None:
@@ -92,7 +47,7 @@ def assert_same(one: Interactions, other: Interactions) -> None:
 
 @given(EVENTS, st.sampled_from(list(TYPES)), st.integers(1, 3), st.integers(1, 4), st.integers(0, 3), st.integers(0, 2))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_share_is_what_would_be_cut_out_of_the_whole(tmp_path, events, kind, size, n_parts, k, seed):
+def test_a_share_is_what_would_be_cut_out_of_the_whole(tmp_path, processes, events, kind, size, n_parts, k, seed):
     write_parts(tmp_path, events, kind, n_parts)
     whole = Interactions.from_frame(pl.read_parquet(tmp_path / "*.parquet"))
     if whole.n_users < size:
@@ -104,7 +59,7 @@ def test_a_share_is_what_would_be_cut_out_of_the_whole(tmp_path, events, kind, s
         except ValueError as error:
             return str(error)
 
-    shares = Threads(size).run(lambda: (data := Interactions.read_share(tmp_path), split_of(data)))
+    shares = processes(size).run(lambda: (data := Interactions.read_share(tmp_path), split_of(data)))
     assert sum(data.merged for data, _ in shares) == whole.merged
     cut = 0
     for data, _ in shares:
@@ -218,15 +173,15 @@ def test_errors_are_those_of_a_frame(tmp_path, table, problem):
     assert str(of_file.value) == f"{tmp_path / 'log.parquet'}: {of_frame.value}"
 
 
-def test_text_times_are_taken_for_numbers_only_if_all_of_them_are(tmp_path):
+def test_text_times_are_taken_for_numbers_only_if_all_of_them_are(tmp_path, processes):
     """Decided for the whole column: one process may have numbers alone."""
     table = pl.DataFrame({"user_id": [1, 1, 2, 2], "item_id": [1, 2, 3, 4], "time": ["20240101", "20240102", "x", "y"]})
     table.write_parquet(tmp_path / "log.parquet")
     with pytest.raises((ValueError, threading.BrokenBarrierError), match="not times"):
-        Threads(2).run(lambda: Interactions.read_share(tmp_path / "log.parquet"))
+        processes(2).run(lambda: Interactions.read_share(tmp_path / "log.parquet"))
 
 
-def test_more_processes_than_users_are_refused(tmp_path):
+def test_more_processes_than_users_are_refused(tmp_path, processes):
     pl.DataFrame({"user_id": [1, 2], "item_id": [1, 2]}).write_parquet(tmp_path / "log.parquet")
     with pytest.raises(ValueError, match="2 users cannot be shared by 3 processes; start fewer"):
-        Threads(3).run(lambda: Interactions.read_share(tmp_path / "log.parquet"))
+        processes(3).run(lambda: Interactions.read_share(tmp_path / "log.parquet"))

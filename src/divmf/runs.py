@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import polars as pl
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
@@ -30,6 +29,7 @@ from torch import Tensor
 
 from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, Curve, Point
+from divmf.fingerprint import fingerprint
 from divmf.interactions import Interactions
 from divmf.model import MF
 from divmf.split import PARTS, Split
@@ -245,19 +245,6 @@ def check_same(run: Run, asked: Mapping[str, Any]) -> None:
         raise ValueError(
             f"{run.folder} is a run with other settings ({'; '.join(other)}); choose another folder with -o"
         )
-
-
-def fingerprint(split: Split) -> str:
-    """A hash of the whole split: the same data, core and seed give the same."""
-    digest = hashlib.blake2b(digest_size=16)
-    for ids in (split.user_ids, split.item_ids):
-        digest.update(f"{ids.dtype} {len(ids)}\n".encode() + b"".join(f"{value}\n".encode() for value in ids))
-    for name in PARTS:
-        part = getattr(split, name)
-        digest.update(f"{name} {len(part)}\n".encode())
-        for column in (part.users, part.items):
-            digest.update(np.ascontiguousarray(column).data)
-    return digest.hexdigest()
 
 
 def fingerprint_of_model(model: MF) -> str:
