@@ -91,8 +91,8 @@ def ended_by_signal() -> Iterator[None]:
 
 
 LOST = (
-    "another process of this run was lost, or the job was cancelled. Every finished epoch is kept; the same command goes"
-    " on from there, with this or any other number of processes"
+    "another process of this run was lost, or the job was cancelled. Every finished epoch is kept; the same command"
+    " goes on from there, with this or any other number of processes"
 )
 
 
