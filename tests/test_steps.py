@@ -80,7 +80,7 @@ def test_l2_is_for_rows_in_the_batch_alone(adam: Any) -> None:
     ids = [pl.Series(range(n)) for n in (2, 9)]
     data = Interactions(np.array([0, 0, 1]), np.array([0, 1, 2]), None, *ids)
     config = TrainConfig(accuracy="bpr", negatives=1, batch=100, l2=0.5, adam=adam)
-    ((_, met, unmet),) = slabs(data, 100, 1, np.random.default_rng(0))
+    ((_, met, unmet, _),) = slabs(data, 100, 1, np.random.default_rng(0))
     touched = {*met.tolist(), *unmet.ravel().tolist()}
     model = some_model(data)
     before = model.items.detach().clone()
@@ -141,7 +141,7 @@ def test_the_loss_of_many_pairs_is_their_sum_however_far_apart_the_scores() -> N
             model.bias.mul_(scale)
         config = TrainConfig(accuracy="bpr", negatives=3, batch=1 << 20, l2=0.0, adam="dense")
         (slab,) = slabs(data, 1 << 20, 3, np.random.default_rng(1))
-        users, met, unmet = (torch.from_numpy(part) for part in slab)
+        users, met, unmet = (torch.from_numpy(part) for part in slab[:3])
         expected = float(batch_loss(model, config, users, torch.cat([met[:, None], unmet], dim=1)).detach())
         optimiser = optimisers_of(model, config)["accuracy"]
         assert on_all_rows(model, data, config, optimiser, np.random.default_rng(1)) == pytest.approx(

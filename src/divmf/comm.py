@@ -91,8 +91,8 @@ def ended_by_signal() -> Iterator[None]:
 
 
 LOST = (
-    "another process of this run was lost, or the job was cancelled. Every finished epoch is kept; the same command goes"
-    " on from there, with this or any other number of processes"
+    "another process of this run was lost, or the job was cancelled. Every finished epoch is kept; the same command"
+    " goes on from there, with this or any other number of processes"
 )
 
 
@@ -117,7 +117,7 @@ def speaks_for_all() -> bool:
     from torch import distributed
 
     try:
-        store = distributed.TCPStore(
+        store = distributed.TCPStore(  # type: ignore[attr-defined]
             os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=5)
         )
         return bool(store.add(f"divmf/failed/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", 1) == 1)

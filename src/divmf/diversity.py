@@ -9,7 +9,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from divmf import losses
+from divmf import comm, losses
 from divmf.config import TrainConfig, check
 from divmf.ids import Array
 from divmf.model import MF
@@ -60,11 +60,13 @@ def diversity_gradient(
     """Set the parameters' .grad to the gradient of L_div of a submatrix; L_div.  Exact, in memory of one chunk.
 
     The gradient of −Σ_i log(c_i + ε) equals that of −Σ_u Σ_i t_ui / (c_i + ε) with c held constant. So pass 1 sums the
-    column mass c over chunks of users, and pass 2 finds each chunk's gradient on its own.
+    column mass c over chunks of users, and pass 2 finds each chunk's gradient on its own. Of several processes, each
+    makes the chunks of its own users; c and the gradient of the items are summed.
     """
     lengths = Lengths.of(config, model.n_items, model.n_items if items is None else len(items))
     best_only = config.unmask_policy == "top" or (lengths.extra == 0 and lengths.skewed <= lengths.listed)
-    fits = len(users) * (lengths.listed + lengths.extra) <= REMEMBERED
+    place = comm.place(len(users))  # all processes must go the same way
+    fits = place.whole // place.processes * (lengths.listed + lengths.extra) <= REMEMBERED
     if model.users.device.type == "cpu" and model.users.dtype == torch.float32 and best_only and fits:
         return gradient_by_kernel(model, users, items, seen, config, lengths)
     return gradient_by_chunks(model, users, items, seen, config, lengths, key, block_scores)
@@ -122,8 +124,11 @@ def gradient_by_chunks(
         hide_seen(scores, rows, UNREACHABLE)
         return chosen, model.users[chosen], scores
 
+    first_user = comm.place(model.n_users).first  # a draw belongs to a user, whatever process has them
+
     def kept_of(scores: Tensor, rows: slice) -> Tensor:
-        return kept_items(scores, lengths.listed, lengths.extra, config.unmask_policy, users[rows], key)
+        drawn_for = users[rows] + first_user
+        return kept_items(scores, lengths.listed, lengths.extra, config.unmask_policy, drawn_for, key)
 
     def skewed_of(scores: Tensor, kept: Tensor) -> Tensor:
         """The items Reg_skew reads: the first of the kept ones, or, with released blocks, more than T holds."""
@@ -135,7 +140,8 @@ def gradient_by_chunks(
         _, _, scores = scored(rows)
         kept = kept_of(scores, rows)
         if int(kept.min()) < 0:  # a row without enough numbers in it
-            check(math.nan, "diversity")
+            total = math.nan
+            break
         log_z[rows] = scores.logsumexp(dim=1)
         if mass is not None:
             mass += losses.column_mass(losses.log_mass(scores, kept, log_z[rows]).exp(), kept, len(mass))
@@ -143,7 +149,9 @@ def gradient_by_chunks(
             total += float(losses.skewness(losses.log_mass(scores, skewed_of(scores, kept), log_z[rows])))
         if len(remembered):
             remembered[rows] = kept.to(torch.int32)
+    total = check(float(comm.total(total)), "diversity")
     if mass is not None:
+        comm.add_up(mass)
         total += float(losses.coverage(mass, config.eps))
     for rows in blocks(len(users), len(vectors), block_scores):
         chosen, user_vectors, scores = scored(rows)
@@ -153,6 +161,7 @@ def gradient_by_chunks(
         hide_seen(gradient, rows, 0.0)  # matters for a user who has seen all of the block's items
         user_gradient[chosen] = gradient @ vectors
         item_gradient.addmm_(gradient.T, user_vectors)
+    comm.add_up(item_gradient)
     if items is not None:
         whole = torch.zeros_like(model.items)
         whole[columns] = item_gradient

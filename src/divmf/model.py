@@ -1,6 +1,7 @@
 """MF: a vector for each user and each item; a score is their dot product plus the item's bias."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -11,6 +12,10 @@ from divmf.ids import Array
 from divmf.threads import govern_torch
 
 govern_torch()
+
+# users whose vectors are drawn at a time. Torch draws 16 numbers at once, so the table is the same however many of
+# such blocks it is drawn in, as long as the last, which has what is left, is no smaller than the others.
+DRAWN = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +34,19 @@ class MF:
     price: Tensor | None = None
 
     @classmethod
-    def random(cls, n_users: int, n_items: int, dim: int, generator: torch.Generator, std: float = 0.01) -> Self:
-        """Vectors from N(0, std²), no bias."""
-        users = torch.empty(n_users, dim).normal_(0, std, generator=generator)
+    def random(
+        cls, n_users: int, n_items: int, dim: int, generator: torch.Generator, rows: slice | None = None,
+        std: float = 0.01,
+    ) -> Self:  # fmt: skip
+        """Vectors from N(0, std²), no bias; rows: the users to keep, the same vectors as if all were kept."""
+        first, last, _ = (rows or slice(None)).indices(n_users)
+        users = torch.empty(last - first, dim)
+        cuts = [*range(0, n_users - DRAWN + 1, DRAWN), n_users] if n_users >= DRAWN else [0, n_users]
+        for start, end in pairwise(cuts):
+            drawn = torch.empty(end - start, dim).normal_(0, std, generator=generator)
+            low, high = max(start, first), min(end, last)
+            if low < high:
+                users[low - first : high - first] = drawn[low - start : high - start]
         items = torch.empty(n_items, dim).normal_(0, std, generator=generator)
         return cls(users, items, torch.zeros(n_items))
 

@@ -1,12 +1,15 @@
 """What a training step looks at: shuffled positives with negatives, or blocks of users × items."""
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
+from divmf import comm
 from divmf.ids import Array
 from divmf.interactions import Interactions
-from divmf.threads import ahead
+from divmf.threads import Place, ahead
 
 BITS = 1 << 26  # bytes that a table of who has met what may take, a bit each; beyond, rows are searched
 SLAB = 1 << 14  # pairs drawn at a time: enough that threads seldom meet, and a small epoch has several
@@ -17,37 +20,70 @@ def draw_key(rng: np.random.Generator) -> int:
     return int(rng.integers(0, 2**63))
 
 
-def slabs(
-    train: Interactions, size: int, negatives: int, rng: np.random.Generator
-) -> Iterator[tuple[Array, Array, Array]]:
-    """All pairs once, in random order, many batches at a time: users (n,), items met (n,), not met (n, negatives)."""
+class Slab(NamedTuple):
+    """Some batches of pairs, one behind the other.
+
+    users, met   (n,)
+    unmet        items not met, (n, negatives)
+    bounds       where the batches begin, and where the last one ends; with several processes, one may be empty
+    """
+
+    users: Array
+    met: Array
+    unmet: Array
+    bounds: Array
+
+    def batches(self) -> Iterator[tuple[Array, Array, Array]]:
+        """The pairs of each batch."""
+        for first, last in pairwise(self.bounds):
+            yield self.users[first:last], self.met[first:last], self.unmet[first:last]
+
+
+def slabs(train: Interactions, size: int, negatives: int, rng: np.random.Generator) -> Iterator[Slab]:
+    """All pairs once, in random batches of `size`, many batches at a time.
+
+    Of several processes, each has the pairs of its own users of every batch. A draw belongs to a pair, so nothing of it
+    depends on how many processes, threads or batches there are.
+    """
     from divmf.kernels.draw import mark
     from divmf.kernels.draw import negatives as draw_negatives
+    from divmf.kernels.shuffle import shuffled_batches
 
-    order, key, matrix = rng.permutation(len(train)), draw_key(rng), train.matrix
-    row = (train.n_items + 7) // 8
+    place, matrix = comm.place(len(train)), train.matrix
+    order, bounds = shuffled_batches(place.first, len(train), place.whole, size, draw_key(rng))
+    key, row = draw_key(rng), (train.n_items + 7) // 8
     met = np.zeros((train.n_users, row) if train.n_users * row <= BITS else (0, 0), dtype=np.uint8)
     mark(matrix.indptr, matrix.indices, met)
-    slab = size * max(1, SLAB // size)  # whole batches
+    at_once = max(1, SLAB // size)
 
-    def draw(first: int) -> tuple[Array, Array, Array]:
-        chosen = order[first : first + slab]
+    def draw(batch: int) -> Slab:
+        own = bounds[batch : batch + at_once + 1]
+        chosen = order[own[0] : own[-1]]
         users, items = train.users[chosen], train.items[chosen]
         drawn = np.empty((len(chosen), negatives), dtype=items.dtype)
-        draw_negatives(users, items, first, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
-        return users, items, drawn
+        draw_negatives(users, items, chosen, place.first, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
+        return Slab(users, items, drawn, own - own[0])
 
-    yield from ahead(draw, range(0, len(train), slab))
+    yield from ahead(draw, range(0, len(bounds) - 1, at_once))
 
 
 def submatrices(
-    n_users: int, n_items: int, rows: int | None, columns: int | None, rng: np.random.Generator
-) -> Iterator[tuple[Array, Array | None]]:
-    """Mini-batches of Sec. 3.3.3: every (block of users, block of items) once, both shuffled; None = all items."""
-    rows, columns = min(rows or n_users, n_users), min(columns or n_items, n_items)
-    users = np.arange(n_users) if rows == n_users else rng.permutation(n_users)
-    for first_user in range(0, n_users, rows):
-        block = np.sort(users[first_user : first_user + rows])
+    n_users: int, n_items: int, rows: int | None, columns: int | None, rng: np.random.Generator,
+    place: Place | None = None,
+) -> Iterator[tuple[Array, Array | None]]:  # fmt: skip
+    """Mini-batches of Sec. 3.3.3: every (block of users, block of items) once, both shuffled; None = all items.
+
+    place: where these users stand among those of all processes; a block is of all of them, its users are one's own
+    """
+    from divmf.kernels.shuffle import shuffled_batches
+
+    first, whole, _ = place or Place(0, n_users, 1)
+    rows, columns = min(rows or whole, whole), min(columns or n_items, n_items)
+    order, bounds = np.arange(n_users), np.array([0, n_users])
+    if rows < whole:
+        order, bounds = shuffled_batches(first, n_users, whole, rows, draw_key(rng))
+    for start, end in pairwise(bounds):
+        block = order[start:end].astype(np.int64)
         if columns == n_items:
             yield block, None
             continue

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from divmf import losses
+from divmf import comm, losses
 from divmf.ids import Array
 from divmf.model import MF
 from divmf.threads import in_parts
@@ -16,7 +16,8 @@ from divmf.topk import blocks
 def softmax_gradient(model: MF, met: sparse.csr_array, l2: float) -> float:
     """Set the parameters' .grad to the gradient of L_soft + λ/2 (‖U‖² + ‖V‖²); L_soft.  Memory of one chunk.
 
-    In the scores the gradient is n_u·S_u − Y_u, so a chunk of users needs nothing from the others.
+    In the scores the gradient is n_u·S_u − Y_u, so a chunk of users needs nothing from the others: processes
+    that share the users add up the gradient of the items.
     """
     on_cpu = model.users.device.type == "cpu" and model.users.dtype == torch.float32
     loss = (by_kernel if on_cpu else by_autograd)(model, met)
@@ -38,7 +39,8 @@ def by_autograd(model: MF, met: sparse.csr_array) -> float:
         loss = losses.softmax(model.scores(rows), users, items)
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
-    return total
+    comm.add_up(model.items.grad)
+    return float(comm.total(total))
 
 
 def by_kernel(model: MF, met: sparse.csr_array) -> float:
@@ -57,8 +59,8 @@ def by_kernel(model: MF, met: sparse.csr_array) -> float:
         )
         return loss, gradient
 
-    found = in_parts(part, len(users), items.nbytes)
+    found = in_parts(part, len(users), items.nbytes, comm.place(len(users)))
     model.users.grad = torch.from_numpy(user_gradient)
-    summed = sum((gradient for _, gradient in found), np.zeros_like(items_t))
+    summed = comm.total_of_parts([gradient for _, gradient in found], items_t)
     model.items.grad = torch.from_numpy(np.ascontiguousarray(summed.T))
-    return math.fsum(loss for loss, _ in found)
+    return float(comm.total(math.fsum(loss for loss, _ in found)))

@@ -6,18 +6,19 @@ Each takes the same arguments and returns the sum of the losses; Adam's moments 
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from divmf import losses
+from divmf import comm, losses
 from divmf.config import TrainConfig
 from divmf.ids import Array
 from divmf.interactions import Interactions
 from divmf.model import MF
-from divmf.sampling import slabs
+from divmf.sampling import Slab, slabs
 from divmf.threads import in_parts
 
 Steps = Callable[[MF, Interactions, TrainConfig, torch.optim.Adam, np.random.Generator], float]
@@ -35,8 +36,9 @@ def touches_rows(model: MF, config: TrainConfig) -> bool:
 
     Measured in cache: a row passed over costs 14 ns, a row fetched and put back 42, and a sample touches about one.
     """
-    large = model.n_users + model.n_items > 4 * config.batch
-    return config.adam == "rows" or (config.adam is None and large)
+    if config.adam is None:
+        return comm.place(model.n_users).whole + model.n_items > 4 * config.batch
+    return config.adam == "rows"
 
 
 def pairs_per_step(config: TrainConfig) -> int:
@@ -48,21 +50,23 @@ def by_autograd(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Adam, rng: np.random.Generator
 ) -> float:
     """The equations of `losses`, differentiated by torch."""
-    total, size = 0.0, pairs_per_step(config)
-    for slab in slabs(train, size, config.negatives, rng):
-        for first in range(0, len(slab[0]), size):
-            batch = (torch.from_numpy(part[first : first + size]).to(model.users.device) for part in slab)
-            users, positives, negatives = batch
+    total, rows_alone = 0.0, touches_rows(model, config)
+    for slab in slabs(train, pairs_per_step(config), config.negatives, rng):
+        for batch in slab.batches():
+            users, positives, negatives = (torch.from_numpy(part).to(model.users.device) for part in batch)
             items = torch.cat([positives[:, None], negatives], dim=1)  # (b, 1 + n)
             loss = batch_loss(model, config, users, items)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            if touches_rows(model, config):
-                decay_touched(model.users, users, config.decay)
-                decay_touched(model.items, items, config.decay)
+            comm.add_up(model.items.grad)
+            if rows_alone:
+                touched = torch.bincount(items.ravel(), minlength=model.n_items)
+                comm.add_up(touched)  # by any process
+                decay_touched(model.users, torch.unique(users), config.decay)
+                decay_touched(model.items, touched.nonzero()[:, 0], config.decay)
             optimiser.step()
             total += float(loss.detach())
-    return total
+    return float(comm.total(total))
 
 
 def batch_loss(model: MF, config: TrainConfig, users: Tensor, items: Tensor) -> Tensor:
@@ -77,52 +81,84 @@ def batch_loss(model: MF, config: TrainConfig, users: Tensor, items: Tensor) -> 
 
 
 def decay_touched(table: Tensor, rows: Tensor, l2: float) -> None:
-    """Add L2 to the gradient of the rows of a batch, each once."""
+    """Add L2 to the gradient of the rows of a batch."""
     assert table.grad is not None
-    touched = torch.unique(rows)
-    table.grad[touched] += l2 * table.detach()[touched]
+    table.grad[rows] += l2 * table.detach()[rows]
 
 
 def on_all_rows(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Adam, rng: np.random.Generator
 ) -> float:
     """As `by_autograd`, compiled: Adam passes over every row at every step."""
-    from divmf.kernels.pairs import train_pairs
+    from divmf.kernels.pairs import adam_step, add_gradients, train_pairs
 
     users, items = (arrays_of(table, optimiser) for table in (model.users, model.items))
+    tables, moments = (users[0], items[0]), (*users[1:], *items[1:])
     gradients, group = (np.zeros_like(users[0]), np.zeros_like(items[0])), optimiser.param_groups[0]
-    done, size, total = steps_done(model, optimiser), pairs_per_step(config), 0.0
-    for slab in slabs(train, size, config.negatives, rng):
-        total += train_pairs(
-            config.accuracy == "bpr", users[0], items[0], model.bias.numpy(), (*users[1:], *items[1:]), gradients,
-            done, group["lr"], group["weight_decay"], size, *slab,
-        )  # fmt: skip
-        done += math.ceil(len(slab[0]) / size)
+    how, is_bpr, bias = (group["lr"], group["weight_decay"]), config.accuracy == "bpr", model.bias.numpy()
+    done, total, alone = steps_done(model, optimiser), 0.0, comm.size() == 1
+    for slab in slabs(train, pairs_per_step(config), config.negatives, rng):
+        if alone:
+            total += train_pairs(is_bpr, *tables, bias, moments, gradients, done, *how, *slab)
+        else:
+            for number, batch in enumerate(slab.batches(), start=1):
+                total += add_gradients(is_bpr, *tables, bias, gradients, *batch, 0, len(batch[0]))
+                comm.add_up(gradients[1])
+                adam_step(*tables, moments, gradients, done + number, *how)
+        done += len(slab.bounds) - 1
     count_steps(model, optimiser, done)
-    return float(total)
+    return float(comm.total(total))
 
 
 def on_touched_rows(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Adam, rng: np.random.Generator
 ) -> float:
     """As `by_autograd`, compiled: rows are brought up to date when a batch needs them, and all at the end."""
-    from divmf.kernels.pair_rows import fading, settle, train_rows
+    from divmf.kernels.pair_rows import fading, room_for, settle, train_rows
 
     users, items = (arrays_of(table, optimiser) for table in (model.users, model.items))
     seen = np.zeros((model.n_users, 2), dtype=np.int32), np.zeros((model.n_items, 2), dtype=np.int32)
     done, size = steps_done(model, optimiser), pairs_per_step(config)
-    n_steps, rate = math.ceil(len(train) / size), optimiser.param_groups[0]["lr"]
+    n_steps, rate = math.ceil(comm.place(len(train)).whole / size), optimiser.param_groups[0]["lr"]
     left, step, total = fading(done, n_steps, users[0].dtype), 0, 0.0
+    room = room_for(size, users[0]), room_for(size * (1 + config.negatives), items[0])
+    train_slab = train_rows if comm.size() == 1 else train_shared_rows
     for slab in slabs(train, size, config.negatives, rng):
-        total += train_rows(
+        total += train_slab(
             config.accuracy == "bpr", users, items, model.bias.numpy(), seen, left, done, step, rate, config.decay,
-            size, *slab,
+            *room, *slab,
         )  # fmt: skip
-        step += math.ceil(len(slab[0]) / size)
+        step += len(slab.bounds) - 1
     in_parts(partial(settle, users, seen[0], n_steps, rate, left), model.n_users)
     in_parts(partial(settle, items, seen[1], n_steps, rate, left), model.n_items)
     count_steps(model, optimiser, done + n_steps)
-    return float(total)
+    return float(comm.total(total))
+
+
+def train_shared_rows(
+    is_bpr: bool, users: Any, items: Any, bias: Array, seen: Any, left: Any, done: int, step: int, rate: float,
+    l2: float, some_users: Any, some_items: Any, user_of: Array, met: Array, unmet: Array, bounds: Array,
+) -> float:  # fmt: skip
+    """As `kernels.pair_rows.train_rows`, where each of several processes has some of a batch's pairs.
+
+    Users are each process's own. The items that a batch touches are those of any process, in one order for all, so that
+    their gradients are rows of one small table that is summed.
+    """
+    from divmf.kernels.pair_rows import batch_gradients, step_rows
+
+    total = 0.0
+    theirs = comm.gathered_rows(np.column_stack([met, unmet])), comm.gathered(bounds)
+    for number, batch in enumerate(Slab(user_of, met, unmet, bounds).batches(), start=1):
+        elsewhere = [ids[ends[number - 1] : ends[number]].ravel() for ids, ends in zip(*theirs, strict=True)]
+        loss, n_users, n_items = batch_gradients(
+            is_bpr, users, items, bias, seen, left, step + number, rate, some_users, some_items,
+            np.concatenate(elsewhere), *batch,
+        )  # fmt: skip
+        comm.add_up(some_items.gradient[:n_items])
+        step_rows(users, some_users, n_users, done + step + number, rate, l2, left)
+        step_rows(items, some_items, n_items, done + step + number, rate, l2, left)
+        total += loss
+    return total
 
 
 def arrays_of(table: Tensor, optimiser: torch.optim.Adam) -> tuple[Array, Array, Array]:

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from divmf import comm
 from divmf.config import TrainConfig, check
 from divmf.diversity import diversity_gradient
 from divmf.interactions import Interactions
@@ -18,9 +19,10 @@ def epoch_rng(seed: int, phase: str, epoch: int) -> np.random.Generator:
 
 
 def initial_model(n_users: int, n_items: int, config: TrainConfig) -> MF:
-    """Random vectors of the configured length."""
-    rng = epoch_rng(config.seed, "start", 0)
-    return MF.random(n_users, n_items, config.dim, torch.Generator().manual_seed(draw_key(rng)))
+    """Random vectors of the configured length; with several processes, for the n_users of this one."""
+    rng, place = epoch_rng(config.seed, "start", 0), comm.place(n_users)
+    generator = torch.Generator().manual_seed(draw_key(rng))
+    return MF.random(place.whole, n_items, config.dim, generator, slice(place.first, place.first + n_users))
 
 
 def adam(model: MF, learning_rate: float, l2: float, beta: float = 0.999) -> torch.optim.Adam:
@@ -53,20 +55,20 @@ def accuracy_epoch(
         assert config.l2 is not None, "chosen before training"
         loss = softmax_gradient(model, train.matrix, config.l2)
         optimiser.step()
-        return check(loss / len(train), "accuracy")
+        return check(loss / comm.place(len(train)).whole, "accuracy")
     total = steps_for(model, config)(model, train, config, optimiser, rng)
-    return check(total / (len(train) * config.negatives), "accuracy")
+    return check(total / (comm.place(len(train)).whole * config.negatives), "accuracy")
 
 
 def diversity_epoch(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Optimizer, rng: np.random.Generator
 ) -> float:
     """One step on L_div of the whole matrix, or one on each mini-batch of it; the mean loss of a user."""
-    total = 0.0
-    for users, items in submatrices(model.n_users, model.n_items, config.rows, config.columns, rng):
+    total, place = 0.0, comm.place(model.n_users)
+    for users, items in submatrices(model.n_users, model.n_items, config.rows, config.columns, rng, place):
         total += diversity_gradient(model, users, items, train.matrix, config, draw_key(rng))
         optimiser.step()
-    return check(total / model.n_users, "diversity")
+    return check(total / place.whole, "diversity")
 
 
 EPOCHS = {"accuracy": accuracy_epoch, "diversity": diversity_epoch}

@@ -4,12 +4,12 @@ The same mathematics as `losses.score_gradient_`, proven equal by a test. Each p
 beginning to end on one thread (see `divmf.threads`); float32, but sums over users are float64.
 """
 
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
+from divmf import comm
 from divmf.ids import Array
 from divmf.kernels.best import LANES, VECTOR, best_of_row
 from divmf.kernels.rows import exp, exp_row, rows_at_once
@@ -40,8 +40,8 @@ def gradient_of(block: Block, width: int, n_skewed: int, eps: float | None) -> t
     n_skewed   how many of the best scores Reg_skew reads, 0 without it
     eps        ε of Reg_cov, None without it
 
-    A loss that is no number comes without gradient. Sums over users are made part by part in a fixed order, so the
-    number of threads does not change them.
+    A loss that is no number comes without gradient. Sums over users, of all processes, are made part by part in a fixed
+    order, so the number of threads does not change them.
     """
     n_users, n_items = len(block.users), len(block.items)
     kept = np.empty((n_users, width), dtype=np.int32)
@@ -57,14 +57,20 @@ def gradient_of(block: Block, width: int, n_skewed: int, eps: float | None) -> t
         gradient_part(block, n_skewed, first, last, at_once, kept, highest, z, inverse, user_gradient, share)
         return share
 
-    found = in_parts(mass_of, n_users, 8 * n_items)
-    loss, inverse = sum(skewness for skewness, _ in found), np.zeros(n_items)
+    place, inverse = comm.place(n_users), np.zeros(n_items)
+    found = in_parts(mass_of, n_users, 8 * n_items, place)
+    sums = np.zeros(1 if eps is None else 1 + n_items)  # Reg_skew, then c
+    for skewness, mass in found:
+        sums[0] += skewness
+        sums[1:] += mass[: len(sums) - 1]
+    comm.add_up(sums)
+    loss = float(sums[0])
     if np.isnan(loss):
         return loss, user_gradient, np.zeros_like(block.items)
-    if eps is not None:
-        mass = reduce(np.add, (mass for _, mass in found))
+    if eps is not None:  # in the precision of T, so that it does not show in which order processes were added up
+        mass = sums[1:].astype(np.float32).astype(np.float64)
         loss, inverse = loss - float(np.log(mass + eps).sum()), 1 / (mass + eps)
-    item_gradient = reduce(np.add, in_parts(share_of, n_users, block.items.nbytes))
+    item_gradient = comm.total_of_parts(in_parts(share_of, n_users, block.items.nbytes, place), block.items_t)
     return loss, user_gradient, np.ascontiguousarray(item_gradient.T)
 
 

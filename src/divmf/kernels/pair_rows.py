@@ -10,7 +10,7 @@ are. In the steps between, L2 is left out (docs/method.md), and Adam's ε counts
 `torch.optim.Adam`.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -90,48 +90,83 @@ def _step(
             values[row, d] = now[place, d] - scale * means[row, d] / (np.sqrt(squares[row, d]) * correction + epsilon)
 
 
-@njit(cache=True)
-def _scratch(most: int, like: Array) -> Any:
-    """Room for the rows a batch touches: their values, their gradient, which they are and the gaps before them."""
+class Touched(NamedTuple):
+    """Room for the rows a batch touches: which they are, the steps since they were last, their values, their gradient.
+
+    The gradient is zero between batches.
+    """
+
+    rows: Array
+    gaps: Array
+    now: Array
+    gradient: Array
+
+
+def room_for(most: int, like: Array) -> Touched:
+    """Room for so many rows of a table."""
     shape = (most, like.shape[1])
-    return np.empty(shape, like.dtype), np.zeros(shape, like.dtype), np.empty(most, np.int64), np.empty(most, np.int64)
+    rows, gaps = np.empty((2, most), dtype=np.int64)
+    return Touched(rows, gaps, np.empty(shape, like.dtype), np.zeros(shape, like.dtype))
+
+
+@njit(cache=True, nogil=True)
+def batch_gradients(
+    is_bpr: bool, users: Rows, items: Rows, bias: Array, seen: Seen, fading: Fading, step: int, rate: float,
+    some_users: Touched, some_items: Touched, elsewhere: Array, user_of: Array, met: Array, unmet: Array,
+) -> tuple[float, int, int]:  # fmt: skip
+    """The loss of a batch, and how many users and items it touches; `some_users` and `some_items` then hold them.
+
+    step        how many steps of this epoch are done with this one
+    elsewhere   items that the batch touches in any process, in the same order for all of them; none for one process
+    """
+    size = len(met)
+    user_place, met_place, unmet_place = (
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(unmet.shape, np.int64),
+    )
+    n_users = _number(user_of, seen[0], step, some_users.rows, some_users.gaps, 0, user_place)
+    n_items = _number(elsewhere, seen[1], step, some_items.rows, some_items.gaps, 0, np.empty(len(elsewhere), np.int64))
+    n_items = _number(met, seen[1], step, some_items.rows, some_items.gaps, n_items, met_place)
+    n_items = _number(unmet.ravel(), seen[1], step, some_items.rows, some_items.gaps, n_items, unmet_place.ravel())
+    which_items = some_items.rows[:n_items]
+    _fetch(users, some_users.rows[:n_users], some_users.gaps, step - 1, rate, fading, some_users.now)
+    _fetch(items, which_items, some_items.gaps, step - 1, rate, fading, some_items.now)
+    loss = add_gradients(
+        is_bpr, some_users.now, some_items.now, bias[which_items], (some_users.gradient, some_items.gradient),
+        user_place, met_place, unmet_place, 0, size,
+    )  # fmt: skip
+    return loss, n_users, n_items
+
+
+@njit(cache=True, nogil=True)
+def step_rows(rows: Rows, touched: Touched, count: int, step: int, rate: float, l2: float, fading: Fading) -> None:
+    """A step of Adam, the step-th of all, on the first `count` rows touched."""
+    _step(rows, touched.rows[:count], touched.gaps, touched.now, touched.gradient, step, rate, l2, fading)
 
 
 @njit(cache=True, nogil=True)
 def train_rows(
     is_bpr: bool, users: Rows, items: Rows, bias: Array, seen: Seen, fading: Fading, done: int, step: int,
-    rate: float, l2: float, size: int, user_of: Array, met: Array, unmet: Array,
+    rate: float, l2: float, some_users: Touched, some_items: Touched, user_of: Array, met: Array, unmet: Array,
+    bounds: Array,
 ) -> float:  # fmt: skip
-    """A step of Adam for each `size` of the pairs, on the rows they touch; the sum of their losses.
+    """A step of Adam for each batch of the pairs, on the rows they touch; the sum of their losses.
 
     seen   when users and items were last updated, in steps of this epoch
     done   steps before this epoch; `step` of them came since
     """
-    each = unmet.shape[1]
-    some_users, user_gradient, touched_users, user_gaps = _scratch(size, users[0])
-    some_items, item_gradient, touched_items, item_gaps = _scratch(size * (1 + each), items[0])
-    user_place, met_place, unmet_place = (
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-        np.empty((size, each), np.int64),
-    )
-    total = 0.0
-    for first in range(0, len(user_of), size):
-        pairs = slice(first, min(first + size, len(user_of)))
+    total, nothing = 0.0, met[:0]
+    for batch in range(len(bounds) - 1):
+        pairs = slice(bounds[batch], bounds[batch + 1])
         step += 1
-        n_users = _number(user_of[pairs], seen[0], step, touched_users, user_gaps, 0, user_place)
-        n_items = _number(met[pairs], seen[1], step, touched_items, item_gaps, 0, met_place)
-        drawn = unmet[pairs].ravel()
-        n_items = _number(drawn, seen[1], step, touched_items, item_gaps, n_items, unmet_place.ravel())
-        which_users, which_items = touched_users[:n_users], touched_items[:n_items]
-        _fetch(users, which_users, user_gaps, step - 1, rate, fading, some_users)
-        _fetch(items, which_items, item_gaps, step - 1, rate, fading, some_items)
-        total += add_gradients(
-            is_bpr, some_users, some_items, bias[which_items], (user_gradient, item_gradient),
-            user_place, met_place, unmet_place, 0, pairs.stop - first,
+        loss, n_users, n_items = batch_gradients(
+            is_bpr, users, items, bias, seen, fading, step, rate, some_users, some_items, nothing,
+            user_of[pairs], met[pairs], unmet[pairs],
         )  # fmt: skip
-        _step(users, which_users, user_gaps, some_users, user_gradient, done + step, rate, l2, fading)
-        _step(items, which_items, item_gaps, some_items, item_gradient, done + step, rate, l2, fading)
+        total += loss
+        step_rows(users, some_users, n_users, done + step, rate, l2, fading)
+        step_rows(items, some_items, n_items, done + step, rate, l2, fading)
     return total
 
 

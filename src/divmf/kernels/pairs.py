@@ -13,6 +13,7 @@ from numba import njit
 from divmf.ids import Array
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as the paper and torch set them
+Moments = tuple[Array, Array, Array, Array]
 HELD = 512  # factors of at most 2 whose product is a number
 
 
@@ -48,7 +49,7 @@ def _adam(values: Array, gradient: Array, mean: Array, square: Array, step: int,
         values[place] -= scale * mean[place] / (np.sqrt(square[place]) * correction + epsilon)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def add_gradients(
     is_bpr: bool, users: Array, items: Array, bias: Array, gradients: tuple[Array, Array],
     user_of: Array, met: Array, unmet: Array, first: int, last: int,
@@ -88,23 +89,30 @@ def add_gradients(
 
 
 @njit(cache=True, nogil=True)
+def adam_step(
+    users: Array, items: Array, moments: Moments, gradients: tuple[Array, Array], step: int, rate: float, l2: float
+) -> None:
+    """One step of Adam, the step-th of all, on all rows."""
+    _adam(users.ravel(), gradients[0].ravel(), moments[0].ravel(), moments[1].ravel(), step, rate, l2)
+    _adam(items.ravel(), gradients[1].ravel(), moments[2].ravel(), moments[3].ravel(), step, rate, l2)
+
+
+@njit(cache=True, nogil=True)
 def train_pairs(
-    is_bpr: bool, users: Array, items: Array, bias: Array, moments: tuple[Array, Array, Array, Array],
-    gradients: tuple[Array, Array], step: int, rate: float, l2: float, size: int,
-    user_of: Array, met: Array, unmet: Array,
+    is_bpr: bool, users: Array, items: Array, bias: Array, moments: Moments, gradients: tuple[Array, Array], step: int,
+    rate: float, l2: float, user_of: Array, met: Array, unmet: Array, bounds: Array,
 ) -> float:  # fmt: skip
-    """A step of Adam for each `size` of the pairs (user_of, met, unmet), from step + 1 on; the sum of their losses.
+    """A step of Adam for each batch of the pairs (user_of, met, unmet), from step + 1 on; the sum of their losses.
 
     users, items and the arrays below must lie row after row in memory: Adam runs over them flat.
 
     moments     mean and square of the users' gradients, then of the items', each (n, dim)
     gradients   scratch for the users' and the items', zero before and after
+    bounds      where the batches begin, and where the last one ends
     """
     total = 0.0
-    for first in range(0, len(user_of), size):
-        last = min(first + size, len(user_of))
+    for batch in range(len(bounds) - 1):
+        first, last = bounds[batch], bounds[batch + 1]
         total += add_gradients(is_bpr, users, items, bias, gradients, user_of, met, unmet, first, last)
-        step += 1
-        _adam(users.ravel(), gradients[0].ravel(), moments[0].ravel(), moments[1].ravel(), step, rate, l2)
-        _adam(items.ravel(), gradients[1].ravel(), moments[2].ravel(), moments[3].ravel(), step, rate, l2)
+        adam_step(users, items, moments, gradients, step + batch + 1, rate, l2)
     return total
