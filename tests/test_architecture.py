@@ -12,7 +12,7 @@ SOURCE = Path(divmf.__file__).parent
 LADDER = [
     ["ids", "threads", "config", "clock", "times"],
     ["tables", "comm", "order"],
-    ["scans"],
+    ["scans", "parts"],
     ["interactions", "model", "losses"],
     ["kernels"],
     ["split", "select", "sampling"],

@@ -84,8 +84,24 @@ def read_users(path: Path, known: Any) -> Any:
         if path.is_file() and file_kind(path)[0] in ("csv", "tsv"):  # text does not say what type its ids are
             cast = given.cast(known.user_ids.dtype, strict=False)
             given = cast if cast.cast(given.dtype, strict=False).equals(given) else given
-        known.user_numbers(given)
-        return given
+        if known.share is None:
+            known.user_numbers(given)
+            return given
+        return own_users(given, known)
+
+
+def own_users(given: Any, known: Any) -> Any:
+    """Those of some users that this process has; one whom no process has is an error that names it."""
+    import polars as pl
+
+    from divmf.ids import as_ids, numbers_of
+
+    ids = as_ids(given, "user_id")
+    here = numbers_of(ids, known.user_ids) >= 0
+    anywhere = known.total(here.astype("int64")) > 0
+    if not anywhere.all():
+        known.user_numbers(ids.filter(pl.Series(~anywhere)))  # refuses them
+    return ids.filter(pl.Series(here))
 
 
 PICTURES = (".html", ".png", ".svg", ".json")

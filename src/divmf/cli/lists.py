@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from divmf import comm
 from divmf.cli import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import naming, read_users
@@ -14,12 +15,15 @@ from divmf.cli.options import command
 log = logging.getLogger(__name__)
 
 
-@command(app, "recommend")
+@command(app, "recommend", shared=True)
 def recommend(
     out: Out,
     run: Annotated[Path, typer.Argument(help="A run folder, or a saved model.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the lists go: .parquet, .csv, .tsv or .jsonl.")],
-    k: Annotated[int | None, typer.Option(help="Items per list; the run's own k if not given.")] = None,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Where the lists go: .parquet, .csv, .tsv, .jsonl, or a folder of parts."),
+    ],
+    k: Annotated[int | None, typer.Option("--k", "-k", help="Items per list; the run's own k if not given.")] = None,
     users: Annotated[Path | None, typer.Option(help="A file of user ids; all users if not given.")] = None,
     epoch: Annotated[int | None, typer.Option(help="This epoch instead of the picked point; 0 is MF.")] = None,
     seen: Annotated[
@@ -27,17 +31,30 @@ def recommend(
                           " or 'all' for lists that people will see.")
     ] = "train+valid",
 ) -> None:  # fmt: skip
-    """Write the lists of the picked operating point: user_id, item_id, score, rank."""
+    """Write the lists of the picked operating point: user_id, item_id, score, rank.
+
+    To a folder, each process writes a parquet part with its share of the users; any tool reads them as one table.
+    Examples:
+
+      divmf recommend run -o lists.parquet
+
+      torchrun --nproc-per-node 4 -m divmf recommend run -o lists/
+    """
     from divmf.estimator import DivMF, load
+    from divmf.parts import check_folder, is_folder, write_part
     from divmf.tables import check_writable, write_table
 
-    check_writable(output)
+    as_parts = is_folder(output)
+    if comm.size() > 1 and not as_parts:
+        raise ValueError(f"{output} is one file, and there are {comm.size()} processes; name a folder, as lists/")
+    (check_folder if as_parts else check_writable)(output)
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
     wanted = None if users is None else read_users(users, chosen.split.train)
     lists = chosen.lists(k, wanted, seen)  # type: ignore[arg-type]
-    write_table(lists.frame, output)
-    out.say(f"wrote {output}: {len(lists):,} lists of {lists.width} ({chosen.point.name})")
-    out.result({"output": str(output), "users": len(lists), "k": lists.width, "epoch": chosen.point.epoch})
+    (write_part if as_parts else write_table)(lists.frame, output)
+    n_lists = int(comm.total(len(lists)))
+    out.say(f"wrote {output}: {n_lists:,} lists of {lists.width} ({chosen.point.name})")
+    out.result({"output": str(output), "users": n_lists, "k": lists.width, "epoch": chosen.point.epoch})
 
 
 @command(app, "evaluate")
