@@ -12,10 +12,10 @@ SOURCE = Path(divmf.__file__).parent
 LADDER = [
     ["ids", "threads", "config", "clock"],
     ["tables", "comm"],
-    ["interactions", "model", "losses"],
+    ["interactions", "model", "losses", "files"],
     ["kernels"],
     ["split", "select", "sampling"],
-    ["unmask", "topk", "bootstrap", "describe", "marketplace"],
+    ["stored", "weights", "unmask", "topk", "bootstrap", "describe", "marketplace"],
     ["softmax", "diversity", "steps", "prices", "metrics", "datasets"],
     ["training"],
     ["curve"],

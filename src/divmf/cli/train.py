@@ -19,7 +19,7 @@ MAIN_FLAGS = (
 SHOWN = ("ndcg", "hit", "coverage", "entropy", "gini")
 
 
-@command(app, "train", TrainConfig, MAIN_FLAGS)
+@command(app, "train", TrainConfig, MAIN_FLAGS, shared=True)
 def train(
     out: Out,
     data: Annotated[str, typer.Argument(help="A file, a known name (see `divmf data list`), or a database URI.")],
@@ -40,15 +40,21 @@ def train(
 ) -> None:
     """Train for accuracy, then make the whole curve from accurate to diverse; the run folder holds every point.
 
-    Interrupted, the same command goes on where it stopped. Example:
+    Interrupted, the same command goes on where it stopped. Examples:
 
       divmf train events.csv -o run --k-core 5 --k 10
+
+      torchrun --nproc-per-node 4 -m divmf train events.parquet -o run   (each process takes a share of the users)
     """
+    from divmf import comm
+
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
     if split_column is not None and k_core:
         raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
     split = load_split(out, data, k_core, config.seed, Columns(user, item, time, query, split_column), clock)
+    if comm.size() > 1 and split.train.share is None:  # each process has read all of it
+        split = split.of_process(comm.rank(), comm.size())
     run = train_run(out, output, split, config, data, clock)
     theirs = run.has_pick and not pick  # a choice of theirs stands
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
