@@ -17,12 +17,13 @@ from scipy import sparse
 from divmf.config import TrainConfig
 from divmf.datasets import load
 from divmf.estimator import DivMF, Recommender
+from divmf.files import read_json, write_json
 from divmf.fitting import fit
 from divmf.ids import Array
 from divmf.metrics import coverage, entropy, found_in, gini, ndcg
 from divmf.model import MF
 from divmf.rerank import METHODS
-from divmf.runs import Run, read_json, write_json
+from divmf.runs import Run
 from divmf.split import Split
 from divmf.topk import TopK
 

@@ -14,9 +14,10 @@ import numpy as np
 from benchmarks.frontier import BASES, DATASETS, KS, SEEDS, Place, Points, make_curves, methods_on, places
 from benchmarks.matched import LOSSES, METRICS, Cells, cells, verdict, weights_of
 from divmf.curve import Curve, Point
+from divmf.files import read_json
 from divmf.ids import Array
 from divmf.report.charts import curve_chart, save_chart
-from divmf.runs import Run, read_json
+from divmf.runs import Run
 
 ROOT = Path(__file__).parent.parent
 NAMES = {"divmf": "DivMF", "prices": "prices"}

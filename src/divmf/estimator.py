@@ -16,14 +16,18 @@ import torch
 from pydantic.dataclasses import dataclass as settings
 from scipy import sparse
 
+from divmf import comm
 from divmf.config import STRICT, TrainConfig
 from divmf.curve import Curve, Point
+from divmf.files import read_json, write_json
 from divmf.fitting import fit, refine
 from divmf.ids import Array
 from divmf.model import MF
-from divmf.runs import Run, read_json, read_model, read_split, versions, write_json, write_model, write_split
+from divmf.runs import Run, versions
 from divmf.split import Split
+from divmf.stored import read_split, write_split
 from divmf.topk import TopK, recommend
+from divmf.weights import Rows, read_model, write_model
 
 log = logging.getLogger(__name__)
 Seen = Literal["train", "train+valid", "all"]
@@ -118,9 +122,9 @@ class DivMF(TrainConfig):
         if not isinstance(split, Split):
             raise ValueError(f"fit takes a Split, not {type(split).__name__}; make one with data.leave_one_out()")
         if run is None:
-            folder = tempfile.mkdtemp(prefix="divmf-")
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            run = folder
+            run = comm.shared(tempfile.mkdtemp(prefix="divmf-") if comm.first() else "")
+            if comm.first():
+                weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
         config = TrainConfig(**{item.name: getattr(self, item.name) for item in fields(TrainConfig)})
         opened = Run.start(run, split, config, model=start)
         for _ in fit(opened, split, config, start):
@@ -165,7 +169,7 @@ class DivMF(TrainConfig):
         self.curve.choose(rule, **asked)  # type: ignore[arg-type]  # refuses what cannot be chosen
         refine(self.run, split, self, None, **asked)
         point = self.curve.choose(rule, **asked)  # type: ignore[arg-type]
-        return Recommender(self.run.model(point), split, point, self.k)
+        return Recommender(self.run.model(point, Rows.of(split.n_users)), split, point, self.k)
 
     def recommend(self, users: Sequence[Any] | pl.Series, k: int | None = None) -> tuple[Array, Array]:
         """`at(ndcg_drop=0.05).recommend(…)`: the usual operating point."""
@@ -189,15 +193,16 @@ def seen_matrix(split: Split, seen: Seen) -> sparse.csr_array:
 
 
 def load(folder: str | Path) -> Recommender:
-    """A saved model, or the picked point of a run folder."""
+    """A saved model, or the picked point of a run folder; of several processes, each has its share of the users."""
     folder = Path(folder)
     if (folder / "model.json").exists():
-        about = read_json(folder / "model.json")
-        point = Point.from_json(about["point"])
-        return Recommender(read_model(folder / "model.safetensors"), read_split(folder), point, about["k"])
+        about, split = read_json(folder / "model.json"), read_split(folder)
+        model = read_model(folder / "model.safetensors", Rows.of(split.n_users))
+        return Recommender(model, split, Point.from_json(about["point"]), about["k"])
     if (folder / "config.json").exists():
         run = Run.open(folder)
-        return Recommender(run.model(run.picked), run.split, run.picked, run.config.k)
+        split = run.split
+        return Recommender(run.model(run.picked, Rows.of(split.n_users)), split, run.picked, run.config.k)
     raise ValueError(f"{folder} is neither a saved model nor a run folder")
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import torch
 
+from divmf import comm
 from divmf.clock import Clock
 from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, DIVERSITY, Curve, Point
@@ -19,6 +20,7 @@ from divmf.split import Split
 from divmf.topk import TopK, recommend_each
 from divmf.training import EPOCHS, epoch_rng, initial_model, optimisers_of
 from divmf.tuning import tuned
+from divmf.weights import Rows
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +72,7 @@ class Training:
 
     def restore_best(self) -> None:
         """Go back to the most accurate weights."""
-        best = self.run.model(self.curve.base)
+        best = self.run.model(self.curve.base, Rows.of(self.model.n_users))
         with torch.no_grad():
             for now, then in zip(self.model.tensors().values(), best.tensors().values(), strict=True):
                 now.copy_(then)
@@ -91,7 +93,7 @@ def fit(
 
 def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None, clock: Clock) -> Iterator[Point]:
     """`fit`, once the folder is ours alone."""
-    state = run.resume()
+    state = run.resume(split.n_users)
     model = MF(state["users"], state["items"], state["bias"]) if state else start
     if model is None:
         model = initial_model(split.n_users, split.n_items, config)
@@ -167,9 +169,9 @@ class Stall:
 
     def __init__(self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None) -> None:
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
-        self.base = run.model(run.curve.base)
+        self.base = run.model(run.curve.base, Rows.of(split.n_users))
         self.market = Market(self.base, split.train.matrix, config.k)
-        even_share = config.k * split.n_users / split.n_items
+        even_share = config.k * self.market.n_users / split.n_items
         self.bonus = Bonus(config.delta, config.level * even_share)
 
     def point(self, rho: float, curve: Curve, before: Point) -> Point:
@@ -263,21 +265,25 @@ def measure_both(model: MF, split: Split, k: int) -> tuple[Measures, Measures]:
     """Validation (train out of the lists) and test (train and validation out), scoring once."""
     results = []
     lists = recommend_each(model, [split.train.matrix, split.seen], k)
+    popularity = comm.total(split.train.popularity)
     for (items, scores), part in zip(lists, (split.valid, split.test), strict=True):
         found = TopK(items, scores, split.user_ids, split.item_ids)
-        results.append(measure(found, part.matrix, split.train.popularity))
+        results.append(measure(found, part.matrix, popularity))
     return results[0], results[1]
 
 
 def check_fits(split: Split, config: TrainConfig) -> None:
     """Data too small for what was asked."""
-    if split.n_users < 2 or split.n_items < 2:
+    if comm.size() > 1 and split.train.share is None:
+        raise ValueError("each of several processes trains on a share; give it split.of_process(rank, size)")
+    n_users, n_valid, n_test = (int(comm.total(n)) for n in (split.n_users, len(split.valid), len(split.test)))
+    if n_users < 2 or split.n_items < 2:
         raise ValueError(
-            f"the data has {split.n_users} user(s) and {split.n_items} item(s); recommending needs at least two of each"
+            f"the data has {n_users} user(s) and {split.n_items} item(s); recommending needs at least two of each"
         )
     if config.k > split.n_items:
         raise ValueError(
             f"k={config.k} is longer than the {split.n_items} items there are; choose k <= {split.n_items}"
         )
-    if not len(split.valid) or not len(split.test):
+    if not n_valid or not n_test:
         raise ValueError("nothing is held out for validation or test: no user has three interactions; give more data")

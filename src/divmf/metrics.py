@@ -21,10 +21,11 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
+from divmf import comm
 from divmf.bootstrap import Estimate as Estimate
 from divmf.bootstrap import resampled
 from divmf.ids import Array
-from divmf.kernels.counts import add_counts, list_means, mark, row_sums, weighted_mean
+from divmf.kernels.counts import add_counts, list_means, mark, row_sums, weighted_sum
 from divmf.split import Split
 from divmf.topk import TopK
 
@@ -165,14 +166,23 @@ class Tally:
         """Which of the lists hold an item at all.  (n_lists,)"""
         return sum_of_places(self.items >= 0, np.ones(self.items.shape[1])) > 0
 
-    def measures(self, weights: Array) -> Measures:
-        """All metrics when list r stands there weights[r] times, in the order of METRICS."""
+    def measures(self, weights: Array, add_up: Callable[[Array], None] = lambda sums: None) -> Measures:
+        """All metrics when list r stands there weights[r] times, in the order of METRICS.
+
+        add_up: puts what was counted elsewhere to counts and sums, where other processes have the other lists
+        """
         counts = np.zeros(self.n_items, dtype=np.int64)
         add_counts(self.items, weights, counts)
+        sums = np.array([weighted_sum(*values, weights) for values in self.per_list.values()])  # (means, 2)
+        add_up(counts)
+        add_up(sums)
+        means = dict(zip(self.per_list, sums, strict=True))
         values = {}
         for name, metric in METRICS.items():
-            if name in self.per_list:
-                values[name] = weighted_mean(*self.per_list[name], weights)
+            if name in means:
+                total, weight = means[name]
+                # twelve digits, so that sums in another order, by more processes, give the same number
+                values[name] = float(f"{total / weight:.12g}") if weight else 0.0
             elif metric.kind == "catalogue":
                 values[name] = metric.function(counts)
             elif metric.kind == "share" and self.ranking is not None:
@@ -207,7 +217,7 @@ def found_in(matrix: sparse.csr_array, items: Array, k: int) -> Array:
 
 
 def measure(lists: TopK, held_out: sparse.csr_array, popularity: Array | None = None, k: int | None = None) -> Measures:
-    """All metrics of the first k (all, if not said) of each list.
+    """All metrics of the first k (all, if not said) of each list; of several processes' lists together, if there are.
 
     held_out     (n_lists, n_items), rows as in the lists; a user with held-out items and no list counts 0
     popularity   (n_items,) interactions in train; without it, the metrics that need it are left out
@@ -221,7 +231,7 @@ def measure_each(
 ) -> dict[int, Measures]:
     """As `measure`, for several k in one pass."""
     once = np.ones(len(lists), dtype=np.int64)
-    return {k: tally.measures(once) for k, tally in tallies(lists, held_out, popularity, ks).items()}
+    return {k: tally.measures(once, comm.add_up) for k, tally in tallies(lists, held_out, popularity, ks).items()}
 
 
 def evaluate(

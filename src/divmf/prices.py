@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
+from divmf import comm
 from divmf.ids import Array
 from divmf.model import MF
 from divmf.threads import in_parts
@@ -55,6 +56,7 @@ class Market:
         self.lists = np.full((n_users, k), -1, dtype=np.int32)
         self.worth = np.zeros(n_users)
         self.close = np.zeros(model.n_items, dtype=np.int64)
+        self.n_users = comm.place(n_users).whole  # of all processes: each visits its own
 
     def visit(self, price: Array, near: float = 0.0) -> tuple[Array, float]:
         """Everybody's lists at these prices: f, and the sum of the scores before prices.
@@ -70,7 +72,9 @@ class Market:
             self.search(uncertain, price)
             self.reprice(uncertain, price, near, fresh=True)
         counts = np.bincount(self.lists[self.lists >= 0], minlength=self.model.n_items)
-        return counts, float(self.worth.sum())
+        comm.add_up(counts)
+        comm.add_up(self.close)
+        return counts, float(comm.total(self.worth.sum()))
 
     def reprice(self, users: Array, price: Array, near: float, fresh: bool = False) -> Array:
         """These users' lists from their candidates; those whose list may not be among them.
@@ -118,7 +122,8 @@ class Market:
         highest = np.where(listed, self.scores, -np.inf).max(axis=1)
         lowest = np.where(listed, self.scores, np.inf).min(axis=1)
         found = (highest - lowest)[listed.any(axis=1)]
-        return float(found.mean()) if len(found) else 0.0
+        total, counted = comm.total([found.sum(dtype=np.float64), len(found)])
+        return float(total / counted) if counted else 0.0
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ def solve(
     """
     near = min(rho, NEAR * market.spread) or rho  # a model may know nothing and have no spread
     market.rounds = []  # what is `close` depends on the candidates: they must not depend on what was solved before
-    n_shown = max(1, len(market.lists) * market.k)
+    n_shown = max(1, market.n_users * market.k)
     reached, bound, found = -np.inf, np.inf, (start, 0.0, 0.0)
     least, least_at = np.inf, 0
     price, pace, before = start, np.full(len(start), FIRST_PACE), np.zeros(len(start))
@@ -193,7 +198,7 @@ def solve(
         value = score + rho * gained
         if value > reached:
             reached, found = value, (at, score, gained)
-        bound = min(bound, value + slack(counts, at, rho, bonus, len(market.lists)))
+        bound = min(bound, value + slack(counts, at, rho, bonus, market.n_users))
         return counts
 
     if also is not None:

@@ -13,7 +13,6 @@ picked.json            the operating point chosen
 import hashlib
 import importlib.metadata
 import json
-import os
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,18 +20,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-import polars as pl
 from filelock import FileLock, Timeout
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from divmf import comm
 from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, Curve, Point
 from divmf.fingerprint import fingerprint
-from divmf.interactions import Interactions
+from divmf.files import damaged, read_json, write_json, write_text
 from divmf.model import MF
-from divmf.split import PARTS, Split
+from divmf.split import Split
+from divmf.stored import read_split, write_split
+from divmf.weights import Rows, metadata_of, read_model, read_tensors, write_model, write_tensors
 
 # a run may be taken up again with other values of these: they say how far it goes, not what it is
 EXTENDABLE = ("diversity_epochs",)
@@ -70,21 +69,28 @@ class Run:
             "data": {
                 "source": source,
                 "fingerprint": fingerprint(split),
-                "users": split.n_users,
+                "users": comm.place(split.n_users).whole,
                 "items": split.n_items,
             },
         }
-        if run.config_file.exists():
+        is_run, is_ours = comm.shared((run.config_file.exists(), run.is_ours))  # what the first process sees
+        if is_run:
             check_same(run, settings)
             return run
-        if run.folder.exists() and any(
-            path.name not in OURS and path.suffix != ".tmp" for path in run.folder.iterdir()
-        ):
+        if not is_ours:
             raise ValueError(f"{folder} is not empty and not a run folder; choose another one with -o")
-        (run.folder / "points").mkdir(parents=True, exist_ok=True)
+        if comm.first():
+            (run.folder / "points").mkdir(parents=True, exist_ok=True)
+        comm.meet()
         write_split(split, run.folder)
         write_json(run.config_file, settings | {"versions": versions()})  # last: with it, the folder is a run
         return run
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether there is nothing in the folder, or nothing but what a run has written there before it was stopped."""
+        there = self.folder.iterdir() if self.folder.exists() else iter(())
+        return all(path.name in OURS or path.suffix == ".tmp" for path in there)
 
     @property
     def config_file(self) -> Path:
@@ -108,7 +114,7 @@ class Run:
 
     @property
     def split(self) -> Split:
-        """The data the run was made with."""
+        """The data the run was made with; of several processes, each has its share."""
         return read_split(self.folder)
 
     @property
@@ -124,11 +130,11 @@ class Run:
         """Where the weights of a point are; 000 is the model before diversifying."""
         return self.folder / "points" / f"{0 if point.phase == 'accuracy' else point.epoch:03d}.safetensors"
 
-    def model(self, point: Point) -> MF:
-        """The model of a point of the curve that one may choose."""
+    def model(self, point: Point, rows: Rows | None = None) -> MF:
+        """The model of a point of the curve that one may choose; rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None:
-            return read_model(self.weights_file(point))
-        return replace(read_model(self.folder / "points" / "000.safetensors"), price=self.price(point))
+            return read_model(self.weights_file(point), rows)
+        return replace(read_model(self.folder / "points" / "000.safetensors", rows), price=self.price(point))
 
     def price(self, point: Point) -> Tensor:
         """The prices of a point.  (n_items,)"""
@@ -141,8 +147,10 @@ class Run:
 
     def append(self, point: Point) -> None:
         """A line in the log."""
-        with self.log_file.open("a") as file:
-            file.write(json.dumps(point.to_json()) + "\n")
+        if comm.first():
+            with self.log_file.open("a") as file:
+                file.write(json.dumps(point.to_json()) + "\n")
+        comm.meet()
 
     @property
     def tuned_file(self) -> Path:
@@ -163,31 +171,45 @@ class Run:
         state = model.tensors() | optimiser_tensors(optimisers)
         write_tensors(self.state_file, state, {"epochs": str(len(curve.points))})
 
-    def resume(self) -> dict[str, Tensor]:
-        """The last state; lines of the log that it does not cover (an epoch cut short) are taken back. Empty if new."""
-        if not self.state_file.exists():
-            self.log_file.unlink(missing_ok=True)
+    def resume(self, n_users: int) -> dict[str, Tensor]:
+        """The last state; lines of the log that it does not cover (an epoch cut short) are taken back. Empty if new.
+
+        n_users: how many of them this process has; there may be more or fewer processes than before
+        """
+        rows = Rows.of(n_users)
+        if not comm.shared(self.state_file.exists()):
+            if comm.first():
+                self.log_file.unlink(missing_ok=True)
+            comm.meet()
             return {}
         try:
-            with safe_open(self.state_file, framework="pt") as file:
-                epochs = int(file.metadata()["epochs"])
-        except (SafetensorError, KeyError, TypeError) as error:
+            epochs = int(metadata_of(self.state_file)["epochs"])
+        except KeyError as error:
             raise damaged(self.state_file, error) from error
         lines = self.log_file.read_text().splitlines(keepends=True)
         kept = lines[:epochs] + [line for line in lines[epochs:] if is_price(line)]
+        comm.meet()  # everybody has read it
         if len(lines) > len(kept):
-            with replacing(self.log_file) as temporary:
-                temporary.write_text("".join(kept))
-        return load_file(self.state_file)
+            write_text(self.log_file, "".join(kept))
+        return read_tensors(self.state_file, rows)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for one process: two that write to it would mix their epochs."""
+        """Hold the folder for one run: two that write to it would mix their epochs. The first process holds it."""
+        lock = FileLock(self.folder / "lock", blocking=False)
+        free = True
+        if comm.first():
+            try:
+                lock.acquire()
+            except Timeout:
+                free = False
         try:
-            with FileLock(self.folder / "lock", blocking=False):
-                yield
-        except Timeout:
-            raise ValueError(f"{self.folder} is in use by another process; wait for it, or take another one") from None
+            if not comm.shared(free):
+                raise ValueError(f"{self.folder} is in use by another process; wait for it, or take another one")
+            yield
+        finally:
+            if lock.is_locked:
+                lock.release()
 
     def pick(self, rule: str | None = None, **criterion: float | None) -> Point:
         """Choose the operating point (see `Curve.choose`) and remember it."""
@@ -255,56 +277,10 @@ def fingerprint_of_model(model: MF) -> str:
     return digest.hexdigest()
 
 
-def damaged(path: Path, error: Exception) -> ValueError:
-    """The error for a file of ours that cannot be read."""
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return ValueError(f"{path} is damaged ({reason}); remove the run folder and train again")
-
-
 def versions() -> dict[str, str]:
     """What the run was made with."""
     names = ("divmf", "torch", "numpy", "numba", "polars", "scipy")
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
-
-
-def write_split(split: Split, folder: Path) -> None:
-    """The id tables (the shorter one padded with nulls) and the parts, by number, as parquet."""
-    longer = max(split.n_users, split.n_items)
-    ids = pl.DataFrame(
-        [
-            split.user_ids.alias("user_id").extend_constant(None, longer - split.n_users),
-            split.item_ids.alias("item_id").extend_constant(None, longer - split.n_items),
-        ]
-    )
-    rows = pl.concat(
-        pl.DataFrame({"user": part.users, "item": part.items, "time": part.times if part.times is not None else 0})
-        .cast({"time": pl.Int64})
-        .with_columns(part=pl.lit(number, pl.Int8), timed=pl.lit(part.times is not None))
-        for number, part in enumerate((split.train, split.valid, split.test))
-    )
-    for name, table in (("ids", ids), ("interactions", rows)):
-        with replacing(folder / f"{name}.parquet") as temporary:
-            table.write_parquet(temporary)
-
-
-def read_split(folder: Path) -> Split:
-    """What `write_split` wrote."""
-    ids, rows = (read_part(folder / f"{name}.parquet") for name in ("ids", "interactions"))
-    users, items = ids["user_id"].drop_nulls(), ids["item_id"].drop_nulls()
-    parts = []
-    for number in range(len(PARTS)):
-        part = rows.filter(pl.col("part") == number)
-        columns = [part[name].to_numpy().copy() for name in ("user", "item", "time")]
-        parts.append(Interactions(columns[0], columns[1], columns[2] if rows["timed"].any() else None, users, items))
-    return Split(*parts)
-
-
-def read_part(path: Path) -> pl.DataFrame:
-    """A parquet file of a run folder."""
-    try:
-        return pl.read_parquet(path, glob=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise damaged(path, error) from error
 
 
 def optimiser_tensors(optimisers: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -324,55 +300,3 @@ def restore_optimiser(phase: str, optimiser: Any, state: Mapping[str, Tensor]) -
         moments = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
         if moments:
             optimiser.state[parameter] = moments
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside the path, renamed to it when all went well: there is never a half file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2) + "\n")
-
-
-def read_json(path: Path) -> Any:
-    """Read JSON; a damaged file is an error that names it."""
-    try:
-        return json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise damaged(path, error) from error
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write safetensors, whole or not at all."""
-    with replacing(path) as temporary:
-        save_file({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}, temporary, metadata)
-
-
-def write_model(path: Path, model: MF) -> None:
-    """Write the parameters of a model."""
-    write_tensors(path, model.tensors())
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read what `write_tensors` wrote."""
-    if not path.exists():
-        raise ValueError(f"{path} is missing: the weights of this point were not kept; train again")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise damaged(path, error) from error
-
-
-def read_model(path: Path) -> MF:
-    """Read the parameters of a model."""
-    tensors = read_tensors(path)
-    return MF(tensors["users"], tensors["items"], tensors["bias"], tensors.get("price"))

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from divmf.config import TrainConfig
 from divmf.curve import ACCURACY
+from divmf.files import write_json
 from divmf.metrics import measure
-from divmf.runs import Run, write_json
+from divmf.runs import Run
 from divmf.split import Split
 from divmf.topk import TopK, recommend
 from divmf.training import EPOCHS, epoch_rng, initial_model, optimisers_of

@@ -50,8 +50,11 @@ def main() -> None:
 
 
 def failed(message: str, code: int) -> int:
-    """One line on stderr."""
-    Out().stderr.print(f"divmf: {message}", markup=False, soft_wrap=True)
+    """One line on stderr; of several processes, the first that fails says it."""
+    from divmf import comm
+
+    if comm.speaks_for_all():
+        Out().stderr.print(f"divmf: {message}", markup=False, soft_wrap=True)
     return code
 
 

@@ -127,11 +127,11 @@ def try_rerankers(
 
 def write_all(found: Any, output: Path) -> dict[str, Any]:
     """The page, and beside it a folder of its name with the numbers and the figures; the numbers as one document."""
+    from divmf.files import write_json
     from divmf.report.audit import figures, sections
     from divmf.report.audit_files import document_of, exposure_table, reranker_table
     from divmf.report.charts import save_chart
     from divmf.report.page import made_by, write_page
-    from divmf.runs import write_json
     from divmf.tables import write_table
 
     folder = output.with_suffix("")

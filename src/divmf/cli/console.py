@@ -23,17 +23,23 @@ def console(stderr: bool) -> Console:
 
 @dataclass
 class Out:
-    """The three flags every command has, and the two streams they steer."""
+    """The three flags every command has, and the two streams they steer.
+
+    silent: of several processes, all but the first say nothing
+    """
 
     json: bool = False
     quiet: bool = False
     debug: bool = False
+    silent: bool = False
     stdout: Console = field(default_factory=lambda: console(stderr=False))
     stderr: Console = field(default_factory=lambda: console(stderr=True))
 
     def listen(self) -> None:
         """Show the library's log lines: warnings always, progress unless asked to be quiet."""
         level = logging.DEBUG if self.debug else logging.WARNING if self.quiet or self.live else logging.INFO
+        if self.silent and not self.debug:
+            level = logging.CRITICAL
         handler: logging.Handler = logging.StreamHandler()
         if self.live:  # above the progress bar, not through it
             handler = RichHandler(console=self.stderr, show_time=False, show_path=False, show_level=False)
@@ -44,26 +50,26 @@ class Out:
     @property
     def live(self) -> bool:
         """Whether a progress bar may move."""
-        return self.stderr.is_terminal and not self.quiet
+        return self.stderr.is_terminal and not self.quiet and not self.silent
 
     def say(self, text: str) -> None:
         """A line for people; not with --json or -q."""
-        if not (self.json or self.quiet):
+        if not (self.json or self.quiet or self.silent):
             self.stdout.print(text, markup=False)
 
     def note(self, text: str) -> None:
         """A line for people about how it goes, on stderr; not with -q."""
-        if not self.quiet:
+        if not (self.quiet or self.silent):
             self.stderr.print(text, markup=False)
 
     def result(self, document: Any) -> None:
         """With --json: the one JSON document on stdout."""
-        if self.json:
+        if self.json and not self.silent:
             print(json.dumps(strict(document), ensure_ascii=False, allow_nan=False, default=str))
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """A table for people; not with --json or -q."""
-        if self.json or self.quiet:
+        if self.json or self.quiet or self.silent:
             return
         cells = [list(row) for row in rows]
         if title:  # not the table's own title, which is folded to the width of the table

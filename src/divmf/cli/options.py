@@ -21,11 +21,14 @@ COMMON = {
 }
 
 
-def command(app: typer.Typer, name: str, config: type | None = None, first: Iterable[str] = ()) -> Callable[[Any], Any]:
+def command(
+    app: typer.Typer, name: str, config: type | None = None, first: Iterable[str] = (), shared: bool = False
+) -> Callable[[Any], Any]:
     """Register `function(out, …, settings)` as a command with the common flags and, if given, a configuration's flags.
 
     The function's `settings` holds what the user set, and nothing else, so that defaults and presets stay in one place.
-    `first` names the fields shown with the main options; the others go to a panel of their own.
+    `first` names the fields shown with the main options; the others go to a panel of their own. `shared`: several
+    processes that torchrun started can do it together.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -41,12 +44,18 @@ def command(app: typer.Typer, name: str, config: type | None = None, first: Iter
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
-            out = Out(**{key: given.pop(key) for key in COMMON})
-            out.listen()
+            common_given = {key: given.pop(key) for key in COMMON}
             settings = {key: given.pop(key) for key in setting_names}
             if config is not None:
                 given["settings"] = {key: value for key, value in settings.items() if value is not None}
-            function(out, **given)
+            from divmf import comm  # not where only the help is asked for
+
+            if not shared and comm.launched() > 1:
+                raise ValueError(f"`divmf {name}` is work for one process; call it without torchrun")
+            with comm.joined():
+                out = Out(**common_given, silent=not comm.first())
+                out.listen()
+                function(out, **given)
 
         run.__signature__ = inspect.Signature([*own, *flags, *common])  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *flags, *common]}

@@ -89,11 +89,11 @@ def answers(out: Out, output: Path, data: Any, recipe: Any, asked: list[str], se
 
 def write_pages(output: Path, told: Any, data: Any, about: dict[str, Any], k: int, line: str) -> None:
     """report.html, results.md and the figures."""
+    from divmf.files import replacing
     from divmf.report.charts import save_spec
     from divmf.report.markdown import markdown_of
     from divmf.report.page import made_by, write_page
     from divmf.report.reproduce import Reproduction, sections
-    from divmf.runs import replacing
 
     page = Reproduction(told, data, about, k)
     parts, figures = sections(page), output / "figures"

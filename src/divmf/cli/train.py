@@ -19,7 +19,7 @@ MAIN_FLAGS = (
 SHOWN = ("ndcg", "hit", "coverage", "entropy", "gini")
 
 
-@command(app, "train", TrainConfig, MAIN_FLAGS)
+@command(app, "train", TrainConfig, MAIN_FLAGS, shared=True)
 def train(
     out: Out,
     data: Annotated[str, typer.Argument(help="A file, a known name (see `divmf data list`), or a database URI.")],
@@ -40,10 +40,14 @@ def train(
 ) -> None:
     """Train for accuracy, then make the whole curve from accurate to diverse; the run folder holds every point.
 
-    Interrupted, the same command goes on where it stopped. Example:
+    Interrupted, the same command goes on where it stopped. Examples:
 
       divmf train events.csv -o run --k-core 5 --k 10
+
+      torchrun --nproc-per-node 4 -m divmf train events.parquet -o run   (each process takes a share of the users)
     """
+    from divmf import comm
+
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
     if split_column is not None and k_core:

@@ -14,11 +14,12 @@ from divmf.curve import Curve, Point
 from divmf.experiments.compare import crossing
 from divmf.experiments.recipe import Sweep
 from divmf.fingerprint import fingerprint
+from divmf.files import read_json, write_json
 from divmf.fitting import fit, refine
 from divmf.model import MF
 from divmf.rerank import METHODS
 from divmf.rerank.sweep import grid_place, sweep_points
-from divmf.runs import Run, fingerprint_of_model, read_json, write_json
+from divmf.runs import Run, fingerprint_of_model
 from divmf.split import Split
 from divmf.topk import TopK, recommend
 

@@ -12,8 +12,9 @@ from divmf.experiments.claims import Claim, Curves
 from divmf.experiments.lab import Lab
 from divmf.experiments.questions import CLAIMS
 from divmf.experiments.recipe import QUESTIONS, Question, Recipe, read_question
+from divmf.files import read_json, write_json
 from divmf.interactions import Interactions
-from divmf.runs import read_json, versions, write_json
+from divmf.runs import versions
 from divmf.tables import write_table
 
 

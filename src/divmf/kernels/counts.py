@@ -70,12 +70,12 @@ def list_means(lists: Array, values: Array, means: Array) -> None:
 
 
 @njit(cache=True)
-def weighted_mean(values: Array, counted: Array, weights: Array) -> float:
-    """Σ w v / Σ w over the lists that count; 0 of none. Summed in one fixed order, so equal lists give equal bits."""
+def weighted_sum(values: Array, counted: Array, weights: Array) -> tuple[float, float]:
+    """Σ w v and Σ w over the lists that count. Summed in one fixed order, so equal lists give equal bits."""
     total = 0.0
     weight = 0
     for row in range(values.shape[0]):
         if counted[row]:
             total += weights[row] * values[row]
             weight += weights[row]
-    return total / weight if weight else 0.0
+    return total, float(weight)

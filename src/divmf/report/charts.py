@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 
 from divmf.curve import ACCURACY, Curve, Point, sign_of
+from divmf.files import replacing
 from divmf.ids import Array
 from divmf.metrics import METRICS
 from divmf.report.colours import AXIS, DASHES, GREY, INK, LABEL, LINE, PALETTE, PANEL, colours, line_of, shapes
@@ -21,7 +22,6 @@ from divmf.report.rows import (
     short,
     training_rows,
 )
-from divmf.runs import replacing
 
 Layers = alt.LayerChart | alt.FacetChart  # what altair says its layer() gives
 

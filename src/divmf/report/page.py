@@ -11,9 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from divmf.curve import Curve, Point
+from divmf.files import replacing
 from divmf.report.colours import PAIRS
 from divmf.report.section import Section, Text, cell
-from divmf.runs import replacing, versions
+from divmf.runs import versions
 from divmf.split import Split
 from divmf.topk import TopK
 
