@@ -26,8 +26,8 @@ from torch import Tensor
 from divmf import comm
 from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, Curve, Point
-from divmf.fingerprint import fingerprint
 from divmf.files import damaged, read_json, write_json, write_text
+from divmf.fingerprint import fingerprint
 from divmf.model import MF
 from divmf.split import Split
 from divmf.stored import read_split, write_split

@@ -46,7 +46,6 @@ def train(
 
       torchrun --nproc-per-node 4 -m divmf train events.parquet -o run   (each process takes a share of the users)
     """
-    from divmf import comm
 
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")

@@ -13,8 +13,8 @@ from divmf.config import TrainConfig
 from divmf.curve import Curve, Point
 from divmf.experiments.compare import crossing
 from divmf.experiments.recipe import Sweep
-from divmf.fingerprint import fingerprint
 from divmf.files import read_json, write_json
+from divmf.fingerprint import fingerprint
 from divmf.fitting import fit, refine
 from divmf.model import MF
 from divmf.rerank import METHODS
