@@ -47,13 +47,15 @@ def train(
       torchrun --nproc-per-node 4 -m divmf train events.parquet -o run   (each process takes a share of the users)
     """
 
+    from divmf import comm
+
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
     if split_column is not None and k_core:
         raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
     split = load_split(out, data, k_core, config.seed, Columns(user, item, time, query, split_column), clock)
     run = train_run(out, output, split, config, data, clock)
-    theirs = run.has_pick and not pick  # a choice of theirs stands
+    theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     base = run.curve.base
     out.table(
