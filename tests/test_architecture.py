@@ -10,7 +10,7 @@ import divmf
 
 SOURCE = Path(divmf.__file__).parent
 LADDER = [
-    ["ids", "threads", "config", "clock", "times"],
+    ["ids", "threads", "config", "clock", "times", "device"],
     ["tables", "comm", "order"],
     ["scans", "parts"],
     ["interactions", "model", "losses", "files"],

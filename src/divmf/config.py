@@ -109,6 +109,9 @@ class TrainConfig:
         default=False, description="keep Adam's moments of the accuracy phase for the diversity phase"
     )
     seed: int = Field(default=0, ge=0, description="seed of everything random")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="where it is computed; auto: on a GPU if there is one"
+    )
 
     @model_validator(mode="before")
     @classmethod

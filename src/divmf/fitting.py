@@ -12,6 +12,7 @@ from divmf import comm
 from divmf.clock import Clock
 from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, DIVERSITY, Curve, Point
+from divmf.device import device_of
 from divmf.metrics import Measures, measure
 from divmf.model import MF
 from divmf.prices import TOLERANCE, Bonus, Market, follow
@@ -97,6 +98,7 @@ def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None, cl
     model = MF(state["users"], state["items"], state["bias"]) if state else start
     if model is None:
         model = initial_model(split.n_users, split.n_items, config)
+    model = model.to(device_of(config.device))
     optimisers = optimisers_of(model, config)
     for phase, optimiser in optimisers.items():
         restore_optimiser(phase, optimiser, state)
@@ -169,7 +171,7 @@ class Stall:
 
     def __init__(self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None) -> None:
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
-        self.base = run.model(run.curve.base, Rows.of(split.n_users))
+        self.base = run.model(run.curve.base, Rows.of(split.n_users)).to(device_of(config.device))
         self.market = Market(self.base, split.train.matrix, config.k)
         even_share = config.k * self.market.n_users / split.n_items
         self.bonus = Bonus(config.delta, config.level * even_share)
@@ -181,7 +183,7 @@ class Stall:
         with self.clock.phase("prices"):
             found = follow(self.market, rho, self.bonus, start)
         seconds = time.perf_counter() - began
-        price = torch.from_numpy(found.price)
+        price = torch.from_numpy(found.price).to(self.base.items.device)
         with self.clock.phase("validation metrics"):
             valid, test = measure_both(replace(self.base, price=price), self.split, self.config.k)
         number = 1 + max((point.epoch for point in curve.points if point.phase == DIVERSITY), default=0)

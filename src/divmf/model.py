@@ -86,6 +86,10 @@ class MF:
         offset = self.offset.detach().cpu().numpy().astype(items.dtype)[:, None]
         return np.hstack([users, ones]), np.hstack([items, offset])
 
+    def to(self, device: torch.device) -> Self:
+        """The same parameters on a device; these themselves, where they are there."""
+        return type(self)(*(tensor.to(device) for tensor in self.tensors().values()))
+
     def copy(self) -> Self:
         """The same numbers in new memory, cut off from any gradient."""
         return type(self)(*(tensor.detach().clone() for tensor in self.tensors().values()))

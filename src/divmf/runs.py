@@ -33,8 +33,8 @@ from divmf.split import Split
 from divmf.stored import read_split, write_split
 from divmf.weights import Rows, metadata_of, read_model, read_tensors, write_model, write_tensors
 
-# a run may be taken up again with other values of these: they say how far it goes, not what it is
-EXTENDABLE = ("diversity_epochs",)
+# a run may be taken up again with other values of these: they say how far it goes and where, not what it is
+EXTENDABLE = ("diversity_epochs", "device")
 # what runs did that were made before there was a choice
 BEFORE_PRICES = {"method": "divmf"}
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
@@ -299,4 +299,4 @@ def restore_optimiser(phase: str, optimiser: Any, state: Mapping[str, Tensor]) -
         prefix = f"{phase}.{table}."
         moments = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
         if moments:
-            optimiser.state[parameter] = moments
+            optimiser.state[parameter] = {name: tensor.to(parameter.device) for name, tensor in moments.items()}

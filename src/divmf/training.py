@@ -5,6 +5,7 @@ import torch
 
 from divmf import comm
 from divmf.config import TrainConfig, check
+from divmf.device import device_of
 from divmf.diversity import diversity_gradient
 from divmf.interactions import Interactions
 from divmf.model import MF
@@ -22,7 +23,8 @@ def initial_model(n_users: int, n_items: int, config: TrainConfig) -> MF:
     """Random vectors of the configured length; with several processes, for the n_users of this one."""
     rng, place = epoch_rng(config.seed, "start", 0), comm.place(n_users)
     generator = torch.Generator().manual_seed(draw_key(rng))
-    return MF.random(place.whole, n_items, config.dim, generator, slice(place.first, place.first + n_users))
+    model = MF.random(place.whole, n_items, config.dim, generator, slice(place.first, place.first + n_users))
+    return model.to(device_of(config.device))
 
 
 def adam(model: MF, learning_rate: float, l2: float, beta: float = 0.999) -> torch.optim.Adam:

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from divmf import comm
 from divmf.cli import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import naming, read_users
@@ -40,6 +39,7 @@ def recommend(
 
       torchrun --nproc-per-node 4 -m divmf recommend run -o lists/
     """
+    from divmf import comm
     from divmf.estimator import DivMF, load
     from divmf.parts import check_folder, is_folder, write_part
     from divmf.tables import check_writable, write_table

@@ -14,7 +14,7 @@ from divmf.config import TrainConfig
 
 MAIN_FLAGS = (
     "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy",
-    "method", "preset", "seed",
+    "method", "preset", "seed", "device",
 )  # fmt: skip
 SHOWN = ("ndcg", "hit", "coverage", "entropy", "gini")
 
@@ -46,14 +46,18 @@ def train(
 
       torchrun --nproc-per-node 4 -m divmf train events.parquet -o run   (each process takes a share of the users)
     """
+    from divmf import comm
+    from divmf.device import device_of
 
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
+    if config.device == "cuda":
+        device_of(config.device)  # refused before anything is read, if it is not there
     if split_column is not None and k_core:
         raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
     split = load_split(out, data, k_core, config.seed, Columns(user, item, time, query, split_column), clock)
     run = train_run(out, output, split, config, data, clock)
-    theirs = run.has_pick and not pick  # a choice of theirs stands
+    theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     base = run.curve.base
     out.table(
