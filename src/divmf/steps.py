@@ -116,12 +116,13 @@ def on_touched_rows(
     """As `by_autograd`, compiled: rows are brought up to date when a batch needs them, and all at the end."""
     from divmf.kernels.pair_rows import fading, room_for, settle, train_rows
 
-    users, items = (arrays_of(table, optimiser) for table in (model.users, model.items))
+    tables = [arrays_of(table, optimiser) for table in (model.users, model.items)]
+    users, items = map(side_by_side, tables)
     seen = np.zeros((model.n_users, 2), dtype=np.int32), np.zeros((model.n_items, 2), dtype=np.int32)
     done, size = steps_done(model, optimiser), pairs_per_step(config)
     n_steps, rate = math.ceil(comm.place(len(train)).whole / size), optimiser.param_groups[0]["lr"]
-    left, step, total = fading(done, n_steps, users[0].dtype), 0, 0.0
-    room = room_for(size, users[0]), room_for(size * (1 + config.negatives), items[0])
+    left, step, total = fading(done, n_steps, users.dtype), 0, 0.0
+    room = room_for(size, users), room_for(size * (1 + config.negatives), items)
     train_slab = train_rows if comm.size() == 1 else train_shared_rows
     for slab in slabs(train, size, config.negatives, rng):
         total += train_slab(
@@ -129,10 +130,20 @@ def on_touched_rows(
             *room, *slab,
         )  # fmt: skip
         step += len(slab.bounds) - 1
-    in_parts(partial(settle, users, seen[0], n_steps, rate, left), model.n_users)
-    in_parts(partial(settle, items, seen[1], n_steps, rate, left), model.n_items)
+    for table, rows, when in zip(tables, (users, items), seen, strict=True):
+        in_parts(partial(settle, *table, rows, when, n_steps, rate, left), len(rows))
     count_steps(model, optimiser, done + n_steps)
     return float(comm.total(total))
+
+
+def side_by_side(table: tuple[Array, Array, Array]) -> Array:
+    """A table and its moments as one, so that what a step needs of a row is fetched at once.  (n, 3, dim)"""
+    from divmf.kernels.pair_rows import pack
+
+    values = table[0]
+    rows = np.empty((len(values), 3, values.shape[1]), dtype=values.dtype)
+    in_parts(partial(pack, *table, rows), len(values))
+    return rows
 
 
 def train_shared_rows(

@@ -21,7 +21,7 @@ from divmf.kernels.pairs import BETA_1, BETA_2, EPSILON, add_gradients
 RATIO = BETA_1 / np.sqrt(BETA_2)
 NEGLIGIBLE = 1e-30  # a mean that has fallen so far is zero; smaller numbers are slow to compute with
 
-Rows = tuple[Array, Array, Array]  # values, mean and square of the gradient: each (n, dim)
+Rows = Array  # values, mean and square of the gradient, side by side: (n, 3, dim)
 Seen = tuple[Array, Array]  # (n, 2): step of a row's last update, its place in that batch
 Fading = tuple[Array, Array, Array, Array, Array]  # T(s) and ε of every step s; β₁ⁿ, β₂ⁿ, ρⁿ of every gap n
 
@@ -55,18 +55,17 @@ def _number(ids: Array, seen: Array, step: int, touched: Array, gaps: Array, cou
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def _fetch(rows: Rows, touched: Array, gaps: Array, step: int, rate: float, fading: Fading, now: Array) -> None:
     """now = the values of the rows touched at the end of a step; they were last updated `gaps` steps before."""
-    values, means, squares = rows
     tail, epsilons, _, _, ratio = fading
     for place in range(len(touched)):
         row, gap = touched[place], gaps[place]
         if gap == 0:
-            for d in range(values.shape[1]):
-                now[place, d] = values[row, d]
+            for d in range(rows.shape[2]):
+                now[place, d] = rows[row, 0, d]
             continue
-        way = values.dtype.type(rate * (tail[step - gap] - ratio[gap] * tail[step]))
+        way = rows.dtype.type(rate * (tail[step - gap] - ratio[gap] * tail[step]))
         epsilon = epsilons[step - gap]
-        for d in range(values.shape[1]):
-            now[place, d] = values[row, d] - way * means[row, d] / (np.sqrt(squares[row, d]) + epsilon)
+        for d in range(rows.shape[2]):
+            now[place, d] = rows[row, 0, d] - way * rows[row, 1, d] / (np.sqrt(rows[row, 2, d]) + epsilon)
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
@@ -75,19 +74,19 @@ def _step(
     fading: Fading,
 ) -> None:  # fmt: skip
     """A step of Adam, the step-th of all, on the rows touched, from `now` on; the gradient is left at zero."""
-    values, means, squares = rows
     _, _, fallen, fallen_square, _ = fading
-    number = values.dtype.type
+    number = rows.dtype.type
     scale, correction = number(rate / (1 - BETA_1**step)), number(1 / np.sqrt(1 - BETA_2**step))
     new, new_square, epsilon, decay = number(1 - BETA_1), number(1 - BETA_2), number(EPSILON), number(l2)
     for place in range(len(touched)):
         row, left, left_square = touched[place], fallen[gaps[place] + 1], fallen_square[gaps[place] + 1]
-        for d in range(values.shape[1]):
+        for d in range(rows.shape[2]):
             slope = gradient[place, d] + decay * now[place, d]
             gradient[place, d] = 0
-            means[row, d] = left * means[row, d] + new * slope
-            squares[row, d] = left_square * squares[row, d] + new_square * slope * slope
-            values[row, d] = now[place, d] - scale * means[row, d] / (np.sqrt(squares[row, d]) * correction + epsilon)
+            mean = left * rows[row, 1, d] + new * slope
+            square = left_square * rows[row, 2, d] + new_square * slope * slope
+            rows[row, 1, d], rows[row, 2, d] = mean, square
+            rows[row, 0, d] = now[place, d] - scale * mean / (np.sqrt(square) * correction + epsilon)
 
 
 class Touched(NamedTuple):
@@ -104,7 +103,7 @@ class Touched(NamedTuple):
 
 def room_for(most: int, like: Array) -> Touched:
     """Room for so many rows of a table."""
-    shape = (most, like.shape[1])
+    shape = (most, like.shape[-1])
     rows, gaps = np.empty((2, most), dtype=np.int64)
     return Touched(rows, gaps, np.empty(shape, like.dtype), np.zeros(shape, like.dtype))
 
@@ -171,14 +170,23 @@ def train_rows(
 
 
 @njit(cache=True, nogil=True)
-def settle(rows: Rows, seen: Array, step: int, rate: float, fading: Fading, first: int, last: int) -> None:
-    """Bring the rows first … last − 1 to the end of a step, as Adam on all rows would have them there."""
-    values, means, squares = rows
+def pack(values: Array, means: Array, squares: Array, rows: Rows, first: int, last: int) -> None:
+    """The rows first … last − 1 of a table and its moments, side by side."""
+    for row in range(first, last):
+        for d in range(values.shape[1]):
+            rows[row, 0, d], rows[row, 1, d], rows[row, 2, d] = values[row, d], means[row, d], squares[row, d]
+
+
+@njit(cache=True, nogil=True)
+def settle(
+    values: Array, means: Array, squares: Array, rows: Rows, seen: Array, step: int, rate: float, fading: Fading,
+    first: int, last: int,
+) -> None:  # fmt: skip
+    """Put the rows first … last − 1 back, at the end of a step, as Adam on all rows would have them there."""
     _, _, fallen, fallen_square, _ = fading
     gaps = step - seen[first:last, 0]
     _fetch(rows, np.arange(first, last), gaps, step, rate, fading, values[first:last])
     for row in range(first, last):
         for d in range(values.shape[1]):
-            means[row, d] *= fallen[gaps[row - first]]
-            squares[row, d] *= fallen_square[gaps[row - first]]
-    seen[first:last, 0] = step
+            means[row, d] = rows[row, 1, d] * fallen[gaps[row - first]]
+            squares[row, d] = rows[row, 2, d] * fallen_square[gaps[row - first]]
