@@ -16,7 +16,7 @@ from divmf.kernels.pair_rows import fading, settle
 from divmf.model import MF
 from divmf.runs import optimiser_tensors, restore_optimiser
 from divmf.sampling import slabs
-from divmf.steps import batch_loss, by_autograd, on_all_rows, on_touched_rows, steps_for
+from divmf.steps import batch_loss, by_autograd, on_all_rows, on_touched_rows, side_by_side, steps_for
 from divmf.training import accuracy_epoch, epoch_rng, optimisers_of
 
 
@@ -105,7 +105,8 @@ def test_a_row_left_alone_is_where_torchs_adam_would_have_it(before: int, gap: i
     for _ in range(gap):
         table.grad = torch.zeros_like(table)
         optimiser.step()
-    settle(rows, np.zeros((3, 2), dtype=np.int32), gap, 0.01, fading(before + 1, gap, np.dtype(np.float64)), 0, 3)
+    never, left = np.zeros((3, 2), dtype=np.int32), fading(before + 1, gap, np.dtype(np.float64))
+    settle(*rows, side_by_side(rows), never, gap, 0.01, left, 0, 3)
     for found, expected in zip(rows, (table.detach(), state["exp_avg"], state["exp_avg_sq"]), strict=True):
         assert_close(torch.from_numpy(found), expected, rtol=1e-6, atol=1e-8)
 
