@@ -39,14 +39,33 @@ def run_together(size: int, *arguments: Any) -> str:
 
 
 @pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """A folder with all that so many processes made of it; they are started once for several tests."""
+    folders: dict[int, Path] = {}
+    has_data = (Path(os.environ.get("DIVMF_DATA", "")) / "ml-100k.parquet").exists()
+
+    def folder_of(size: int) -> Path:
+        if size not in folders:
+            folders[size] = tmp_path_factory.mktemp(f"of-{size}")
+            run_together(size, work.__file__, folders[size], *(["ml-100k"] if has_data else []))
+        return folders[size]
+
+    return folder_of
+
+
+@pytest.fixture(scope="module")
 def alone() -> dict[str, list[np.ndarray]]:
     return work.single_steps()
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_single_steps_are_those_of_one_process(size: int, alone: dict[str, list[np.ndarray]], tmp_path: Path) -> None:
-    run_together(size, work.__file__, tmp_path)
-    with np.load(tmp_path / f"{size}.npz") as found:
+SEVERAL = pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
+
+
+@SEVERAL
+def test_single_steps_are_those_of_one_process(
+    size: int, alone: dict[str, list[np.ndarray]], done: Callable[[int], Path]
+) -> None:
+    with np.load(done(size) / "steps.npz") as found:
         assert {name.rpartition("/")[0] for name in found} == alone.keys()
         for name, arrays in alone.items():
             for number, expected in enumerate(arrays):
@@ -80,36 +99,41 @@ def assert_same_curve(one: Run, other: Run) -> None:
         assert (items == others).mean() > 0.999
 
 
-def check_curves(tmp_path: Path, dataset: str) -> None:
-    """Each kind of run by one process, by two and by three."""
-    for size in (1, 2, 3):
-        (tmp_path / str(size)).mkdir()
-        if size == 1:
-            work.curves(tmp_path / "1", dataset)
-        else:
-            run_together(size, work.__file__, tmp_path / str(size), dataset)
+def check_curves(folders: dict[int, Path]) -> None:
+    """Each kind of run by one process, and by several."""
     for name in work.CURVES:
-        runs = [Run.open(tmp_path / str(size) / name.replace(" ", "-")) for size in (1, 2, 3)]
-        for several in runs[1:]:
-            assert_same_curve(runs[0], several)
+        one, *others = (Run.open(folder / name.replace(" ", "-")) for folder in folders.values())
+        for several in others:
+            assert_same_curve(one, several)
+            there, here = (json.loads(run.config_file.read_text())["data"] for run in (one, several))
+            assert there == here
             if name == "softmax and prices":  # exact passes alone: every bit
                 files = ["ids.parquet", "interactions.parquet", "state.safetensors"]
-                files += [f"points/{path.name}" for path in (runs[0].folder / "points").iterdir()]
+                files += [f"points/{path.name}" for path in (one.folder / "points").iterdir()]
                 for file in files:
-                    assert (runs[0].folder / file).read_bytes() == (several.folder / file).read_bytes(), file
-    fingerprints = {json.loads((run.config_file).read_text())["data"]["fingerprint"] for run in runs}
-    assert len(fingerprints) == 1
+                    assert (one.folder / file).read_bytes() == (several.folder / file).read_bytes(), file
 
 
-def test_curves_on_ml_100k_are_those_of_one_process(tmp_path: Path, real: Callable[[str], Path]) -> None:
+@SEVERAL
+def test_curves_on_ml_100k_are_those_of_one_process(
+    size: int, tmp_path: Path, real: Callable[[str], Path], done: Callable[[int], Path]
+) -> None:
     real("ml-100k.parquet")
-    check_curves(tmp_path, "ml-100k")
+    work.curves(tmp_path, "ml-100k")
+    check_curves({1: tmp_path, size: done(size)})
 
 
 @pytest.mark.slow
 def test_curves_on_epinions_15_are_those_of_one_process(tmp_path: Path, real: Callable[[str], Path]) -> None:
     real("epinions.parquet")
-    check_curves(tmp_path, "epinions-15")
+    folders = {size: tmp_path / str(size) for size in (1, 2, 3)}
+    for size, folder in folders.items():
+        folder.mkdir()
+        if size == 1:
+            work.curves(folder, "epinions-15")
+        else:
+            run_together(size, work.__file__, folder, "epinions-15")
+    check_curves(folders)
 
 
 def workers_of(agent: int) -> dict[int, int]:
@@ -137,8 +161,8 @@ def killed(command: list[str], run: Path, phase: str, rank: int) -> tuple[int, s
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the processes in /proc")
 def test_a_process_killed_in_either_phase_ends_the_run_and_the_same_command_goes_on(tmp_path: Path, divmf: Any) -> None:
     marketplace(users=300, items=120, interactions=4000, seed=2).frame.write_parquet(tmp_path / "log.parquet")
-    settings = ["--preset", "paper", "--learning-rate", 0.01, "--accuracy-epochs", 40, "--patience", 40]
-    settings += ["--diversity-epochs", 40, "-q"]
+    settings = ["--preset", "paper", "--learning-rate", 0.01, "--accuracy-epochs", 15, "--patience", 15]
+    settings += ["--diversity-epochs", 15, "-q"]
     command = ["-m", "divmf", "train", tmp_path / "log.parquet", "-o", tmp_path / "cut", *settings]
     code, errors, seconds = killed(torchrun(2, *command), tmp_path / "cut", "accuracy", 1)
     assert code == 1
@@ -147,7 +171,7 @@ def test_a_process_killed_in_either_phase_ends_the_run_and_the_same_command_goes
     assert "the same command goes on" in errors
     assert not [path for path in (tmp_path / "cut").rglob("*.tmp") if "shared" not in path.name]
     before = len(Run.open(tmp_path / "cut").curve)
-    assert 2 <= before < 40
+    assert 2 <= before < 15
     # another number of processes goes on, and torchrun starts them again where one is killed
     code, errors, _ = killed(torchrun(3, "--max-restarts", 1, *command), tmp_path / "cut", "diversity", 0)
     assert code == 0, errors
