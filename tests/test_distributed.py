@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -108,9 +109,9 @@ def check_curves(folders: dict[int, Path]) -> None:
             there, here = (json.loads(run.config_file.read_text())["data"] for run in (one, several))
             assert there == here
             if name == "softmax and prices":  # exact passes alone: every bit
-                files = ["ids.parquet", "interactions.parquet", "state.safetensors"]
-                files += [f"points/{path.name}" for path in (one.folder / "points").iterdir()]
-                for file in files:
+                for file in ("ids.parquet", "interactions.parquet"):  # polars cuts its groups of rows as it likes
+                    assert pl.read_parquet(one.folder / file).equals(pl.read_parquet(several.folder / file)), file
+                for file in ("state.safetensors", *(f"points/{each.name}" for each in one.folder.glob("points/*"))):
                     assert (one.folder / file).read_bytes() == (several.folder / file).read_bytes(), file
 
 
