@@ -93,7 +93,10 @@ def assert_same_curve(one: Run, other: Run) -> None:
     for mine, theirs in zip(one.curve.operating, other.curve.operating, strict=True):
         models = one.model(mine), other.model(theirs)
         for table, same in zip(*(model.tensors().values() for model in models), strict=True):
-            assert_allclose(same.numpy(), table.numpy(), rtol=1e-4, atol=1e-5 * float(table.abs().max() or 1.0))
+            # Adam makes a whole step even of a gradient next to nothing, whose sign is a matter of rounding
+            apart = (same - table).abs() > 1e-4 * table.abs() + 1e-5 * table.abs().max()
+            assert apart.double().mean() < 1e-4
+            assert_allclose(same.numpy(), table.numpy(), rtol=0, atol=1e-3 * float(table.abs().max() or 1.0))
         (items, scores), (others, their_scores) = (recommend(model, split.train.matrix, 5) for model in models)
         tied = np.abs(scores - their_scores) <= 1e-5 * np.abs(scores).max()
         assert (items == others)[~tied].all()
