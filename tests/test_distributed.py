@@ -96,7 +96,7 @@ def assert_same_curve(one: Run, other: Run) -> None:
             # Adam makes a whole step even of a gradient next to nothing, whose sign is a matter of rounding
             apart = (same - table).abs() > 1e-4 * table.abs() + 1e-5 * table.abs().max()
             assert apart.double().mean() < 1e-4
-            assert_allclose(same.numpy(), table.numpy(), rtol=0, atol=1e-3 * float(table.abs().max() or 1.0))
+            assert_allclose(same.numpy(), table.numpy(), rtol=0, atol=0.01)  # a few steps
         (items, scores), (others, their_scores) = (recommend(model, split.train.matrix, 5) for model in models)
         tied = np.abs(scores - their_scores) <= 1e-5 * np.abs(scores).max()
         assert (items == others)[~tied].all()
