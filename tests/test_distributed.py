@@ -96,7 +96,8 @@ def assert_same_curve(one: Run, other: Run, exact: bool = False) -> None:
     for mine, theirs in zip(one.curve.operating, other.curve.operating, strict=True):
         models = one.model(mine), other.model(theirs)
         for table, same in zip(*(model.tensors().values() for model in models), strict=True):
-            # Adam makes a whole step even of a gradient next to nothing, whose sign is a matter of rounding; from there it spreads
+            # Adam makes a whole step even of a gradient next to nothing, whose sign is a matter of rounding, and the
+            # other rows follow
             apart = (same - table).abs() > 1e-4 * table.abs() + 1e-5 * table.abs().max()
             assert apart.double().mean() < 1e-3
             assert_allclose(same.numpy(), table.numpy(), rtol=0, atol=0.01)  # a few steps
