@@ -86,6 +86,9 @@ def _sum_exp(row: Array, highest: Any) -> Any:
     return total
 
 
+_sum_exp.compile("float32(float32[::1], float32)")  # as `exp_row`: the same order of the sum for every caller
+
+
 @njit(cache=True, nogil=True, fastmath=VECTOR, error_model="numpy")
 def _add_bias(row: Array, bias: Array) -> bool:
     """row ← row + bias; whether all of it are numbers."""
