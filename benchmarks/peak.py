@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peak FOLDER ARGUMENT …`: divmf with these arguments; the peak of each process is left in FOLDER."""
+"""`python -m benchmarks.peak FOLDER ARGUMENT …`: divmf with these arguments; FOLDER gets what each process held at most."""
 
 import os
 import sys
