@@ -265,7 +265,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, split: Split, name: str) -> Non
 
     def read_everything() -> None:
         again = Run.start(tmp_path / "run", split, config)
-        _ = again.curve, again.split, again.resume(), again.model(again.curve.base)
+        _ = again.curve, again.split, again.resume(split.n_users), again.model(again.curve.base)
 
     with pytest.raises(ValueError, match=rf"{name} is damaged .* train again"):
         read_everything()

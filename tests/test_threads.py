@@ -6,6 +6,8 @@ import sys
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from divmf import threads
 
@@ -81,6 +83,31 @@ def test_an_error_in_what_is_made_ahead_is_raised_where_it_would_be_used(
     assert [next(made), next(made)] == [3, 6]
     with pytest.raises(ZeroDivisionError):
         next(made)
+
+
+@given(st.integers(0, 5000), st.integers(1, 9), st.sampled_from([0, 1 << 20, 1 << 27]))
+def test_the_parts_of_processes_together_are_all_rows_once(n_rows: int, processes: int, sum_bytes: int) -> None:
+    found: list[tuple[int, int]] = []
+    for process in range(processes):
+        first, last = threads.range_of(n_rows, process, processes)
+        place = threads.Place(first, n_rows, processes)
+        ranges = threads.in_parts(lambda low, high: (low, high), last - first, sum_bytes, place)
+        found += [(first + low, first + high) for low, high in ranges]
+    ends = [0, *(last for _, last in found)]
+    assert [first for first, _ in found] == ends[:-1]
+    assert ends[-1] == n_rows
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_a_few_processes_make_the_parts_that_one_would_make(processes: int) -> None:
+    # so that their sums over parts are the same to the last bit
+    alone = threads.in_parts(lambda low, high: (low, high), 1003)
+    together = []
+    for process in range(processes):
+        first, last = threads.range_of(1003, process, processes)
+        parts = threads.in_parts(lambda low, high: (low, high), last - first, 0, threads.Place(first, 1003, processes))
+        together += [(first + low, first + high) for low, high in parts]
+    assert together == alone
 
 
 GOVERNED = """

@@ -194,6 +194,19 @@ def test_a_diversity_phase_without_regularizers_is_refused() -> None:
         TrainConfig(reg_cov=False, reg_skew=False)
 
 
+@given(st.integers(1, 9000), st.integers(1, 5), st.floats(0, 1), st.floats(0, 1))
+def test_a_share_of_the_users_begins_with_the_vectors_it_has_among_all(
+    n_users: int, dim: int, one: float, other: float
+) -> None:
+    first, last = sorted((int(one * n_users), int(other * n_users)))
+    whole = MF.random(n_users, 3, dim, torch.Generator().manual_seed(1))
+    share = MF.random(n_users, 3, dim, torch.Generator().manual_seed(1), slice(first, last))
+    assert torch.equal(share.users, whole.users[first:last])
+    assert torch.equal(share.items, whole.items)
+    drawn = torch.empty(n_users, dim).normal_(0, 0.01, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(whole.users, drawn)
+
+
 def test_an_epoch_draws_the_same_whatever_came_before() -> None:
     assert epoch_rng(3, "accuracy", 7).random() == epoch_rng(3, "accuracy", 7).random()
     draws = {epoch_rng(s, p, e).random() for s in (0, 1) for p in ("accuracy", "diversity") for e in (1, 2)}

@@ -9,20 +9,27 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 
-from divmf.ids import Array
 from divmf.threads import PART_BYTES, PARTS, Place
+
+if TYPE_CHECKING:
+    from divmf.ids import Array
 
 T = TypeVar("T")
 # How long the others are waited for. One that was killed is noticed at once, by its closed connections and by torchrun;
 # this is for one that hangs, and long: of two that share an epoch of hours, one may be minutes behind.
 PATIENCE = timedelta(minutes=30)
+# which of the times that torchrun started the processes this is; before they have met, its own count of them
+ATTEMPT = ContextVar("ATTEMPT", default=f"divmf/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}")
 
 
 class ProcessLost(RuntimeError):
@@ -64,13 +71,51 @@ def joined(patience: timedelta = PATIENCE) -> Iterator[None]:
 
     with ended_by_signal():
         with noticing():
+            ATTEMPT.set(agreed(store := meeting_point(patience)))
+            apart = distributed.PrefixStore(ATTEMPT.get(), store)  # type: ignore[attr-defined]
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-            distributed.init_process_group(backend, timeout=patience)
+            number = int(os.environ["RANK"])
+            distributed.init_process_group(backend, timeout=patience, world_size=launched(), rank=number, store=apart)
         try:
             yield
         finally:
             with suppress(RuntimeError):
                 distributed.destroy_process_group()
+
+
+def meeting_point(patience: timedelta) -> Any:
+    """The store of keys and values where processes find each other: torchrun's, else the first of them keeps it."""
+    from torch import distributed
+
+    kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return distributed.TCPStore(  # type: ignore[attr-defined]
+        address, port, is_master=not kept and os.environ["RANK"] == "0", timeout=patience, wait_for_workers=False
+    )
+
+
+def agreed(store: Any) -> str:
+    """A name for this attempt, on which all processes agree.
+
+    Where torchrun starts them anew, its store still holds what they wrote before, and torch would take the addresses of
+    processes that are gone for those of the new ones. So each says that it is here under a name of its own, and waits
+    until the first one answers to that name.
+    """
+    own, others = uuid4().hex, set(range(1, launched()))
+    number = int(os.environ["RANK"])
+    if number:
+        store.set(f"divmf/here/{number}", own)
+        attempt = store.get(f"divmf/answer/{own}").decode()
+        store.set(f"divmf/{attempt}/{number}", "")
+        return f"divmf/{attempt}"
+    while others:
+        for other in tuple(others):
+            if store.check([f"divmf/{own}/{other}"]):
+                others.remove(other)
+            elif store.check([f"divmf/here/{other}"]):
+                store.set(f"divmf/answer/{store.get(f'divmf/here/{other}').decode()}", own)
+        time.sleep(0.02)
+    return f"divmf/{own}"
 
 
 @contextmanager
@@ -86,8 +131,10 @@ def ended_by_signal() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    except BaseException:  # there is something left to say, and torchrun's signal may come before it is said
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise
+    signal.signal(signal.SIGTERM, before)
 
 
 LOST = (
@@ -117,10 +164,11 @@ def speaks_for_all() -> bool:
     from torch import distributed
 
     try:
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         store = distributed.TCPStore(  # type: ignore[attr-defined]
-            os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=5)
+            address, port, is_master=False, timeout=timedelta(seconds=5)
         )
-        return bool(store.add(f"divmf/failed/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", 1) == 1)
+        return bool(store.add(f"{ATTEMPT.get()}/failed", 1) == 1)
     except RuntimeError:  # without a store, rather twice than not at all
         return True
 
@@ -136,14 +184,14 @@ def add_up(value: Any) -> None:
         distributed.all_reduce(torch.from_numpy(value) if isinstance(value, np.ndarray) else value)
 
 
-def total(value: Any) -> Array:
+def total(value: Any) -> "Array":
     """The sum over the processes of an array that each of them has; numbers too."""
     summed = np.array(value, order="C")  # a copy: the caller's stays as it is
     add_up(summed)
     return summed
 
 
-def total_of_parts(parts: Sequence[Array], like: Array) -> Array:
+def total_of_parts(parts: Sequence["Array"], like: "Array") -> "Array":
     """The sum of every process's parts, all of the shape and type of `like`.
 
     float32 is added up in float64, so that it does not show who added what; where a sum is too large for as many parts
@@ -165,7 +213,7 @@ def place(n_rows: int) -> Place:
     return Place(sum(counts[: rank()]), sum(counts), size())
 
 
-def gathered(value: Array) -> list[Array]:
+def gathered(value: "Array") -> list["Array"]:
     """What each process has, by rank: arrays of one type and shape."""
     if size() == 1:
         return [value]
@@ -179,7 +227,7 @@ def gathered(value: Array) -> list[Array]:
     return [each.numpy() for each in held]
 
 
-def gathered_rows(value: Array) -> list[Array]:
+def gathered_rows(value: "Array") -> list["Array"]:
     """What each process has, by rank: arrays that may differ in length."""
     counts = [int(count[0]) for count in gathered(np.array([len(value)]))]
     padded = np.zeros((max(counts), *value.shape[1:]), dtype=value.dtype)
