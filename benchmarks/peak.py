@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peak FOLDER ARGUMENT …`: divmf with these arguments; FOLDER gets what each process held at most."""
+"""`python -m benchmarks.peak FOLDER ARGUMENT …`: divmf with these arguments; FOLDER gets the peak memory of each process."""
 
 import os
 import sys
