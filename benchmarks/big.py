@@ -25,7 +25,9 @@ PHASES = ("reading", "accuracy epochs", "diversity epochs", "validation metrics"
 
 def command(processes: int, folder: Path, *arguments: str) -> tuple[dict[str, Any], float, list[float]]:
     """Run divmf in processes of its own: its JSON, seconds, and what each process held at most, in 10⁹ bytes."""
-    launch = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)] if processes > 1 else []
+    launch = (
+        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)] if processes > 1 else []
+    )
     env = os.environ | dict.fromkeys(("DIVMF_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     line = [sys.executable, *launch, "-m", "benchmarks.peak", str(folder), *arguments, "--json"]
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peak FOLDER ARGUMENT …`: divmf with these arguments; FOLDER gets the peak memory of each process."""
+"""`python -m benchmarks.peak FOLDER ARGUMENT …`: divmf with these arguments; each process leaves its peak in FOLDER."""
 
 import os
 import sys
