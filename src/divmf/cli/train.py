@@ -25,7 +25,7 @@ def train(
     data: Annotated[
         str,
         typer.Argument(
-            help="A file, a folder or a 'pattern' of parquet files, a known name (see `divmf data list`), a database URI."
+            help="A file, a folder or 'pattern' of parquet files, a known name (`divmf data list`), a database URI."
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The run folder; an unfinished run there goes on.")],
