@@ -13,16 +13,20 @@ BENCHMARKS = {
     "evaluation": "evaluation",
     "job": "whole_job",
     "growth": "growth",
+    "scaling": "scaling",
     "marketplace": "market",
     "rerankers": "rerankers",
+    "big": "big",
 }
+LONG = ("big",)  # only if named
 
 
 def main() -> None:
     """`python -m benchmarks [NAME …]`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all if none is named")
-    names = parser.parse_args().names or list(BENCHMARKS)
+    choice = f"{', '.join(BENCHMARKS)}; if none is named, all but {', '.join(LONG)}"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=choice)
+    names = parser.parse_args().names or [name for name in BENCHMARKS if name not in LONG]
     if unknown := [name for name in names if name not in BENCHMARKS]:
         parser.error(f"there is no benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}")
     prepare()

@@ -1,4 +1,4 @@
-"""What several processes do in test_distributed.py: `torchrun distributed_work.py FOLDER [DATASET]`; or one alone."""
+"""What several processes do in test_distributed.py: `torchrun distributed_work.py FOLDER [DATASET …]`; or one alone."""
 
 import sys
 from pathlib import Path
@@ -150,15 +150,14 @@ def curves(folder: Path, dataset: str) -> None:
 
 
 def main() -> None:
-    folder, *dataset = sys.argv[1:]
+    folder, *datasets = sys.argv[1:]
     with comm.joined():
-        if dataset:
-            curves(Path(folder), dataset[0])
-            return
         found = single_steps()
         if comm.first():
             flat = {f"{name}/{number}": array for name, arrays in found.items() for number, array in enumerate(arrays)}
-            np.savez(Path(folder) / f"{comm.size()}.npz", **flat)  # type: ignore[arg-type]
+            np.savez(Path(folder) / "steps.npz", **flat)  # type: ignore[arg-type]
+        for dataset in datasets:
+            curves(Path(folder), dataset)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ LADDER = [
     ["stored", "weights", "unmask", "topk", "bootstrap", "describe", "marketplace", "fingerprint"],
     ["softmax", "diversity", "steps", "prices", "metrics", "datasets"],
     ["training"],
+    ["plan"],
+    ["calibrate"],
     ["curve"],
     ["rerank", "runs"],
     ["tuning", "audit"],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -39,14 +40,33 @@ def run_together(size: int, *arguments: Any) -> str:
 
 
 @pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """A folder with all that so many processes made of it; they are started once for several tests."""
+    folders: dict[int, Path] = {}
+    has_data = (Path(os.environ.get("DIVMF_DATA", "")) / "ml-100k.parquet").exists()
+
+    def folder_of(size: int) -> Path:
+        if size not in folders:
+            folders[size] = tmp_path_factory.mktemp(f"of-{size}")
+            run_together(size, work.__file__, folders[size], *(["ml-100k"] if has_data else []))
+        return folders[size]
+
+    return folder_of
+
+
+@pytest.fixture(scope="module")
 def alone() -> dict[str, list[np.ndarray]]:
     return work.single_steps()
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_single_steps_are_those_of_one_process(size: int, alone: dict[str, list[np.ndarray]], tmp_path: Path) -> None:
-    run_together(size, work.__file__, tmp_path)
-    with np.load(tmp_path / f"{size}.npz") as found:
+SEVERAL = pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
+
+
+@SEVERAL
+def test_single_steps_are_those_of_one_process(
+    size: int, alone: dict[str, list[np.ndarray]], done: Callable[[int], Path]
+) -> None:
+    with np.load(done(size) / "steps.npz") as found:
         assert {name.rpartition("/")[0] for name in found} == alone.keys()
         for name, arrays in alone.items():
             for number, expected in enumerate(arrays):
@@ -60,56 +80,68 @@ def test_single_steps_are_those_of_one_process(size: int, alone: dict[str, list[
                     assert_allclose(there, expected, rtol=close, atol=1e-12, err_msg=name)
 
 
-def assert_same_curve(one: Run, other: Run) -> None:
+def assert_same_curve(one: Run, other: Run, exact: bool = False) -> None:
     """Losses and metrics, the weights of every point that may be chosen, and its lists."""
     assert len(one.curve) == len(other.curve) > 3
     split = one.split
+    # what a tie can change; where passes are exact, there are none
+    one_place = 0.0 if exact else 1 / min(split.n_users, split.n_items)
     for mine, theirs in zip(one.curve.points, other.curve.points, strict=True):
         assert (mine.phase, mine.epoch) == (theirs.phase, theirs.epoch)
         for value, same in ((mine.loss, theirs.loss), (mine.knob, theirs.knob), (mine.gap, theirs.gap)):
             assert value is same is None or value == pytest.approx(same, rel=1e-5)
         for part in ("valid", "test"):
-            assert getattr(mine, part) == pytest.approx(getattr(theirs, part), rel=1e-5)
+            found, expected = getattr(mine, part), getattr(theirs, part)
+            assert found == pytest.approx(expected, rel=1e-5, abs=one_place)
     for mine, theirs in zip(one.curve.operating, other.curve.operating, strict=True):
         models = one.model(mine), other.model(theirs)
         for table, same in zip(*(model.tensors().values() for model in models), strict=True):
-            assert_allclose(same.numpy(), table.numpy(), rtol=1e-4, atol=1e-5 * float(table.abs().max() or 1.0))
+            # Adam makes a whole step even of a gradient next to nothing, whose sign is a matter of rounding, and the
+            # other rows follow
+            apart = (same - table).abs() > 1e-4 * table.abs() + 1e-5 * table.abs().max()
+            assert apart.double().mean() < 1e-3
+            assert_allclose(same.numpy(), table.numpy(), rtol=0, atol=0.01)  # a few steps
         (items, scores), (others, their_scores) = (recommend(model, split.train.matrix, 5) for model in models)
         tied = np.abs(scores - their_scores) <= 1e-5 * np.abs(scores).max()
         assert (items == others)[~tied].all()
         assert (items == others).mean() > 0.999
 
 
-def check_curves(tmp_path: Path, dataset: str) -> None:
-    """Each kind of run by one process, by two and by three."""
-    for size in (1, 2, 3):
-        (tmp_path / str(size)).mkdir()
-        if size == 1:
-            work.curves(tmp_path / "1", dataset)
-        else:
-            run_together(size, work.__file__, tmp_path / str(size), dataset)
+def check_curves(folders: dict[int, Path]) -> None:
+    """Each kind of run by one process, and by several."""
     for name in work.CURVES:
-        runs = [Run.open(tmp_path / str(size) / name.replace(" ", "-")) for size in (1, 2, 3)]
-        for several in runs[1:]:
-            assert_same_curve(runs[0], several)
+        one, *others = (Run.open(folder / name.replace(" ", "-")) for folder in folders.values())
+        for several in others:
+            assert_same_curve(one, several, name == "softmax and prices")
+            there, here = (json.loads(run.config_file.read_text())["data"] for run in (one, several))
+            assert there == here
             if name == "softmax and prices":  # exact passes alone: every bit
-                files = ["ids.parquet", "interactions.parquet", "state.safetensors"]
-                files += [f"points/{path.name}" for path in (runs[0].folder / "points").iterdir()]
-                for file in files:
-                    assert (runs[0].folder / file).read_bytes() == (several.folder / file).read_bytes(), file
-    fingerprints = {json.loads((run.config_file).read_text())["data"]["fingerprint"] for run in runs}
-    assert len(fingerprints) == 1
+                for file in ("ids.parquet", "interactions.parquet"):  # polars cuts its groups of rows as it likes
+                    assert pl.read_parquet(one.folder / file).equals(pl.read_parquet(several.folder / file)), file
+                for file in ("state.safetensors", *(f"points/{each.name}" for each in one.folder.glob("points/*"))):
+                    assert (one.folder / file).read_bytes() == (several.folder / file).read_bytes(), file
 
 
-def test_curves_on_ml_100k_are_those_of_one_process(tmp_path: Path, real: Callable[[str], Path]) -> None:
+@SEVERAL
+def test_curves_on_ml_100k_are_those_of_one_process(
+    size: int, tmp_path: Path, real: Callable[[str], Path], done: Callable[[int], Path]
+) -> None:
     real("ml-100k.parquet")
-    check_curves(tmp_path, "ml-100k")
+    work.curves(tmp_path, "ml-100k")
+    check_curves({1: tmp_path, size: done(size)})
 
 
 @pytest.mark.slow
 def test_curves_on_epinions_15_are_those_of_one_process(tmp_path: Path, real: Callable[[str], Path]) -> None:
     real("epinions.parquet")
-    check_curves(tmp_path, "epinions-15")
+    folders = {size: tmp_path / str(size) for size in (1, 2, 3)}
+    for size, folder in folders.items():
+        folder.mkdir()
+        if size == 1:
+            work.curves(folder, "epinions-15")
+        else:
+            run_together(size, work.__file__, folder, "epinions-15")
+    check_curves(folders)
 
 
 def workers_of(agent: int) -> dict[int, int]:
@@ -137,8 +169,8 @@ def killed(command: list[str], run: Path, phase: str, rank: int) -> tuple[int, s
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the processes in /proc")
 def test_a_process_killed_in_either_phase_ends_the_run_and_the_same_command_goes_on(tmp_path: Path, divmf: Any) -> None:
     marketplace(users=300, items=120, interactions=4000, seed=2).frame.write_parquet(tmp_path / "log.parquet")
-    settings = ["--preset", "paper", "--learning-rate", 0.01, "--accuracy-epochs", 40, "--patience", 40]
-    settings += ["--diversity-epochs", 40, "-q"]
+    settings = ["--preset", "paper", "--learning-rate", 0.01, "--accuracy-epochs", 15, "--patience", 15]
+    settings += ["--diversity-epochs", 15, "-q"]
     command = ["-m", "divmf", "train", tmp_path / "log.parquet", "-o", tmp_path / "cut", *settings]
     code, errors, seconds = killed(torchrun(2, *command), tmp_path / "cut", "accuracy", 1)
     assert code == 1
@@ -147,7 +179,7 @@ def test_a_process_killed_in_either_phase_ends_the_run_and_the_same_command_goes
     assert "the same command goes on" in errors
     assert not [path for path in (tmp_path / "cut").rglob("*.tmp") if "shared" not in path.name]
     before = len(Run.open(tmp_path / "cut").curve)
-    assert 2 <= before < 40
+    assert 2 <= before < 15
     # another number of processes goes on, and torchrun starts them again where one is killed
     code, errors, _ = killed(torchrun(3, "--max-restarts", 1, *command), tmp_path / "cut", "diversity", 0)
     assert code == 0, errors

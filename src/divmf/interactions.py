@@ -231,10 +231,15 @@ class Interactions:
         """The row numbers of these users; an unknown one is an error that names it."""
         given = as_ids(pl.Series("user_id", user_ids), "user_id")
         numbers = numbers_of(given, self.user_ids)
-        if (numbers < 0).any():
-            unknown = given.filter(pl.Series(numbers < 0))
-            raise ValueError(
-                f"{len(unknown):,} of the {len(given):,} users were not in the training data (such as {unknown[0]!r});"
-                " leave them out, or train again with their interactions"
-            )
+        check_known(given, numbers >= 0)
         return numbers
+
+
+def check_known(users: pl.Series, known: Array) -> None:
+    """Refuse users who are not known, by the name of one."""
+    if not known.all():
+        unknown = users.filter(pl.Series(~known))
+        raise ValueError(
+            f"{len(unknown):,} of the {len(users):,} users were not in the training data (such as {unknown[0]!r});"
+            " leave them out, or train again with their interactions"
+        )

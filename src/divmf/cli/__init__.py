@@ -30,6 +30,7 @@ def main() -> None:
             demo,
             doctor,
             lists,
+            plan,
             reproduce,
             rerank,
             train,

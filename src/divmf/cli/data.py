@@ -13,7 +13,7 @@ from divmf.cli.options import command
 
 data = typer.Typer(no_args_is_help=True, help="Known datasets, their download, statistics, and the split as files.")
 app.add_typer(data, name="data")
-DATA = Annotated[str, typer.Argument(help="A file, a known name, 'synthetic', or a database URI.")]
+DATA = Annotated[str, typer.Argument(help="Files, a known name, 'synthetic', or a database URI.")]
 CORE = Annotated[int, typer.Option(help="Keep users and items with at least so many interactions.")]
 
 

@@ -95,12 +95,11 @@ def own_users(given: Any, known: Any) -> Any:
     import polars as pl
 
     from divmf.ids import as_ids, numbers_of
+    from divmf.interactions import check_known
 
     ids = as_ids(given, "user_id")
     here = numbers_of(ids, known.user_ids) >= 0
-    anywhere = known.total(here.astype("int64")) > 0
-    if not anywhere.all():
-        known.user_numbers(ids.filter(pl.Series(~anywhere)))  # refuses them
+    check_known(ids, known.total(here.astype("int64")) > 0)
     return ids.filter(pl.Series(here))
 
 

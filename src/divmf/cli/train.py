@@ -22,7 +22,12 @@ SHOWN = ("ndcg", "hit", "coverage", "entropy", "gini")
 @command(app, "train", TrainConfig, MAIN_FLAGS, shared=True)
 def train(
     out: Out,
-    data: Annotated[str, typer.Argument(help="A file, a known name (see `divmf data list`), or a database URI.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="A file, a folder or 'pattern' of parquet files, a known name (`divmf data list`), a database URI."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The run folder; an unfinished run there goes on.")],
     k_core: Annotated[int, typer.Option(help="Keep users and items with at least so many interactions.")] = 0,
     pick: Annotated[
