@@ -13,6 +13,7 @@ BENCHMARKS = {
     "evaluation": "evaluation",
     "job": "whole_job",
     "growth": "growth",
+    "scaling": "scaling",
     "marketplace": "market",
     "rerankers": "rerankers",
     "big": "big",

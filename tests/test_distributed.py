@@ -80,22 +80,26 @@ def test_single_steps_are_those_of_one_process(
                     assert_allclose(there, expected, rtol=close, atol=1e-12, err_msg=name)
 
 
-def assert_same_curve(one: Run, other: Run) -> None:
+def assert_same_curve(one: Run, other: Run, exact: bool = False) -> None:
     """Losses and metrics, the weights of every point that may be chosen, and its lists."""
     assert len(one.curve) == len(other.curve) > 3
     split = one.split
+    # what a tie can change; where passes are exact, there are none
+    one_place = 0.0 if exact else 1 / min(split.n_users, split.n_items)
     for mine, theirs in zip(one.curve.points, other.curve.points, strict=True):
         assert (mine.phase, mine.epoch) == (theirs.phase, theirs.epoch)
         for value, same in ((mine.loss, theirs.loss), (mine.knob, theirs.knob), (mine.gap, theirs.gap)):
             assert value is same is None or value == pytest.approx(same, rel=1e-5)
         for part in ("valid", "test"):
-            assert getattr(mine, part) == pytest.approx(getattr(theirs, part), rel=1e-5)
+            found, expected = getattr(mine, part), getattr(theirs, part)
+            assert found == pytest.approx(expected, rel=1e-5, abs=one_place)
     for mine, theirs in zip(one.curve.operating, other.curve.operating, strict=True):
         models = one.model(mine), other.model(theirs)
         for table, same in zip(*(model.tensors().values() for model in models), strict=True):
-            # Adam makes a whole step even of a gradient next to nothing, whose sign is a matter of rounding
+            # Adam makes a whole step even of a gradient next to nothing, whose sign is a matter of rounding, and the
+            # other rows follow
             apart = (same - table).abs() > 1e-4 * table.abs() + 1e-5 * table.abs().max()
-            assert apart.double().mean() < 1e-4
+            assert apart.double().mean() < 1e-3
             assert_allclose(same.numpy(), table.numpy(), rtol=0, atol=0.01)  # a few steps
         (items, scores), (others, their_scores) = (recommend(model, split.train.matrix, 5) for model in models)
         tied = np.abs(scores - their_scores) <= 1e-5 * np.abs(scores).max()
@@ -108,7 +112,7 @@ def check_curves(folders: dict[int, Path]) -> None:
     for name in work.CURVES:
         one, *others = (Run.open(folder / name.replace(" ", "-")) for folder in folders.values())
         for several in others:
-            assert_same_curve(one, several)
+            assert_same_curve(one, several, name == "softmax and prices")
             there, here = (json.loads(run.config_file.read_text())["data"] for run in (one, several))
             assert there == here
             if name == "softmax and prices":  # exact passes alone: every bit

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,17 @@ def test_gradients_lists_prices_and_sampled_steps_are_the_same_to_the_last_bit_o
     one, three = run(1), run(3)
     assert (one[0], three[0]) == ("1", "3")
     assert one[1:] == three[1:]
+
+
+@pytest.mark.slow
+def test_kernels_read_from_the_cache_compute_what_they_did_when_they_were_compiled(tmp_path: Path) -> None:
+    # a kernel from the cache brought a copy of exp_row that summed in another order than the one compiled before it
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", PROGRAM]
+    compiled, read = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    )
+    assert compiled == read
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

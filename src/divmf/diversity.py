@@ -14,6 +14,7 @@ from divmf.config import TrainConfig, check
 from divmf.ids import Array
 from divmf.model import MF
 from divmf.select import fill_seen, top
+from divmf.threads import Place
 from divmf.topk import BLOCK_SCORES, blocks
 from divmf.unmask import kept_items
 
@@ -68,13 +69,14 @@ def diversity_gradient(
     place = comm.place(len(users))  # all processes must go the same way
     fits = place.whole // place.processes * (lengths.listed + lengths.extra) <= REMEMBERED
     if model.users.device.type == "cpu" and model.users.dtype == torch.float32 and best_only and fits:
-        return gradient_by_kernel(model, users, items, seen, config, lengths)
+        return gradient_by_kernel(model, users, items, seen, config, lengths, place)
     return gradient_by_chunks(model, users, items, seen, config, lengths, key, block_scores)
 
 
 def gradient_by_kernel(
-    model: MF, users: Array, items: Array | None, seen: sparse.csr_array, config: TrainConfig, lengths: Lengths
-) -> float:
+    model: MF, users: Array, items: Array | None, seen: sparse.csr_array, config: TrainConfig, lengths: Lengths,
+    place: Place,
+) -> float:  # fmt: skip
     """As `gradient_by_chunks`, compiled for the CPU, where T keeps the best items of each user and no others."""
     from divmf.kernels.diversity import Block, gradient_of
 
@@ -91,7 +93,7 @@ def gradient_by_kernel(
     )  # fmt: skip
     width = lengths.listed + lengths.extra
     n_skewed = min(lengths.skewed, width) if config.reg_skew else 0
-    total, *found = gradient_of(block, width, n_skewed, config.eps if config.reg_cov else None)
+    total, *found = gradient_of(block, width, n_skewed, config.eps if config.reg_cov else None, place)
     check(total, "diversity")
     for table, places, gradient in zip((model.users, model.items), (rows, columns), found, strict=True):
         table.grad = torch.zeros_like(table)

@@ -93,17 +93,21 @@ class Recommender:
         folder = Path(folder)
         if folder.is_file() or (folder.exists() and not (folder / "model.json").exists() and any(folder.iterdir())):
             raise ValueError(f"{folder} is there already and not a saved model; choose another folder")
-        made = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-        made.mkdir(parents=True)
+        made = folder.with_name(comm.shared(f".{folder.name}.{os.getpid()}.tmp"))
+        if comm.first():
+            made.mkdir(parents=True)
+        comm.meet()
         try:
             write_model(made / "model.safetensors", self.weights)
             write_split(self.split, made)
             write_json(made / "model.json", {"k": self.k, "point": self.point.to_json(), "versions": versions()})
-            if folder.exists():
-                shutil.rmtree(folder)
-            made.replace(folder)
+            if comm.first():
+                shutil.rmtree(folder, ignore_errors=True)
+                made.replace(folder)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            if comm.first():
+                shutil.rmtree(made, ignore_errors=True)
+        comm.meet()
 
 
 @settings(frozen=True, kw_only=True, config=STRICT)

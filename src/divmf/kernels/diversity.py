@@ -13,7 +13,7 @@ from divmf import comm
 from divmf.ids import Array
 from divmf.kernels.best import LANES, VECTOR, best_of_row
 from divmf.kernels.rows import exp, exp_row, rows_at_once
-from divmf.threads import in_parts
+from divmf.threads import Place, in_parts
 
 
 class Block(NamedTuple):
@@ -34,11 +34,14 @@ class Block(NamedTuple):
     unreachable: np.float32
 
 
-def gradient_of(block: Block, width: int, n_skewed: int, eps: float | None) -> tuple[float, Array, Array]:
+def gradient_of(
+    block: Block, width: int, n_skewed: int, eps: float | None, place: Place | None = None
+) -> tuple[float, Array, Array]:
     """L_div of a block with `width` items kept for each user; its gradient for the users and for the items.
 
     n_skewed   how many of the best scores Reg_skew reads, 0 without it
     eps        ε of Reg_cov, None without it
+    place      where the block's users stand among those of all processes
 
     A loss that is no number comes without gradient. Sums over users, of all processes, are made part by part in a fixed
     order, so the number of threads does not change them.
@@ -57,7 +60,7 @@ def gradient_of(block: Block, width: int, n_skewed: int, eps: float | None) -> t
         gradient_part(block, n_skewed, first, last, at_once, kept, highest, z, inverse, user_gradient, share)
         return share
 
-    place, inverse = comm.place(n_users), np.zeros(n_items)
+    inverse = np.zeros(n_items)
     found = in_parts(mass_of, n_users, 8 * n_items, place)
     sums = np.zeros(1 if eps is None else 1 + n_items)  # Reg_skew, then c
     for skewness, mass in found:
@@ -81,6 +84,9 @@ def _sum_exp(row: Array, highest: Any) -> Any:
     for j in range(len(row)):
         total += exp(row[j] - highest)
     return total
+
+
+_sum_exp.compile("float32(float32[::1], float32)")  # as `exp_row`: the same order of the sum for every caller
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR, error_model="numpy")

@@ -54,6 +54,11 @@ def exp_row(row: Array, highest: Any) -> Any:
     return total
 
 
+# Before anything that calls it: a caller that is compiled uses this code, one that is read from the cache would bring a
+# copy of its own, whose sums are in another order, unless this is there.
+exp_row.compile("float32(float32[::1], float32)")
+
+
 @njit(cache=True, nogil=True, fastmath=VECTOR, error_model="numpy")
 def _add_bias(row: Array, bias: Array) -> Any:
     """row ← row + bias; its maximum."""
