@@ -1,6 +1,7 @@
 """`make results`: every method on five datasets, three seeds, two lengths of lists, as docs/results.md and pictures.
 
-Curves are made in results/ (what is there is not made again: about two hours on two cores), then the page is written.
+Curves are made in results/ (what is there is not made again), then the paper's experiments on four datasets, then the
+page is written.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import paper
 from benchmarks.frontier import BASES, DATASETS, KS, SEEDS, Place, Points, make_curves, methods_on, places
 from benchmarks.matched import LOSSES, METRICS, Cells, cells, verdict, weights_of
 from divmf.curve import Curve, Point
@@ -36,7 +38,11 @@ def main() -> None:
     make_curves(places(asked.folder, names, seeds), lambda line: print(line, flush=True))
     whole = not asked.names and len(seeds) == len(SEEDS)  # a part must not take the place of the whole
     file = ROOT / "docs" / "results.md" if whole else asked.folder / "results.md"
-    file.write_text(page(asked.folder, names, seeds, file.parent / "img"))
+    text = page(asked.folder, names, seeds, file.parent / "img")
+    if whole:
+        paper.reproduce(asked.folder / "reproduce")
+        text += "\n" + paper.section(asked.folder / "reproduce", file.parent / "img") + "\n"
+    file.write_text(text)
     print(file)
 
 

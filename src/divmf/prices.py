@@ -27,12 +27,12 @@ from divmf.topk import recommend
 WIDTH = 64  # candidates kept for each user, beyond k, between passes over all items
 ROUNDS = 256  # passes remembered; after that everybody's candidates are found anew
 CLOSE = 1e-5  # two ways to multiply out a score agree to this, relatively
-# by how many ρ per recommendation the lists may at most be below the best ones; it aims at half of it
-TOLERANCE = 0.01
+TOLERANCE = 0.01  # by how many ρ per recommendation the lists may at most be below the best ones
 PATIENCE = 30  # steps that bring neither better lists nor a better bound before it gives up
 # the pace of a price: it slows down where it passed its goal, and speeds up where it did not
 DOWN, UP, PACES, FIRST_PACE = 0.5, 1.2, (0.005, 1.0), 0.1
-NEAR = 1 / 8  # how far from the end of a list demand is counted, in spreads of a user's scores
+NEAR = 1 / 2  # how far from the end of a list demand is counted, in spreads of a user's scores
+WARM = 0.6  # discounts grow more slowly than ρ, since what is shown more earns less: about as this power of it
 
 
 class Market:
@@ -207,7 +207,7 @@ def solve(
         counts = look(price)
         if bound - reached < least:
             least, least_at = bound - reached, step
-        if least <= tolerance / 2 * rho * n_shown or step - least_at >= PATIENCE:
+        if least <= tolerance * rho * n_shown or step - least_at >= PATIENCE:
             break
         lowest = np.where(counts > 0, -rho * bonus.next(np.maximum(counts - 1, 0)), -np.inf)
         miss = np.clip(price, lowest, -rho * bonus.next(counts)) - price
@@ -233,4 +233,5 @@ def follow(market: Market, rho: float, bonus: Bonus, before: tuple[float, Array]
     if before is None:
         return solve(market, rho, np.zeros(market.model.n_items, dtype=np.float32), bonus)
     last_rho, price = before
-    return solve(market, rho, (price * (rho / last_rho)).astype(np.float32), bonus, also=price)
+    start = price * (rho / last_rho) ** WARM
+    return solve(market, rho, start.astype(np.float32), bonus, also=price)

@@ -1,0 +1,60 @@
+"""What a curve reaches at a loss of accuracy (benchmarks/matched.py): the table of results stands on it."""
+
+import numpy as np
+import pytest
+from benchmarks.frontier import Points
+from benchmarks.matched import LOSSES, METRICS, Cells, cells, place_of, verdict, weights_of
+
+
+def curve(ndcg: list[list[float]], coverage: list[float]) -> Points:
+    n = len(coverage)
+    values = np.array(coverage)
+    return Points(np.arange(n), values, 10 * values, 1 - values, np.array(ndcg, np.float32), np.zeros(n), 0.0)
+
+
+@pytest.mark.parametrize(("target", "place"), [(1.0, 0), (0.8, 1.5), (0.7, 2), (2.0, 0), (0.1, 2)])
+def test_the_place_of_a_loss_lies_between_its_neighbours_or_at_an_end(target: float, place: float) -> None:
+    assert place_of(np.array([1.0, 0.9, 0.7]), target) == pytest.approx(place)
+
+
+def test_a_cell_is_the_best_value_up_to_the_loss_by_hand() -> None:
+    # two users: mean nDCG 1, .95, .85, .75; coverage falls once, which a chooser need not follow
+    made = curve([[1, 1], [1, 0.9], [0.9, 0.8], [0.8, 0.7]], [0.2, 0.6, 0.4, 0.8])
+    found = cells([made], [made.ndcg[0]], [np.ones((1, 2), np.float32)])
+    by_loss = dict(zip(LOSSES, found.value, strict=True))
+    assert by_loss[0.01] == pytest.approx([0.28, 2.8, 0.72], abs=1e-5)  # a fifth of the way from .2 to .6
+    assert by_loss[0.05] == pytest.approx([0.6, 6.0, 0.4], abs=1e-5)
+    assert by_loss[0.10] == pytest.approx([0.6, 6.0, 0.4], abs=1e-5)  # not .5: the .6 before is kept
+    assert by_loss[0.20] == pytest.approx([0.7, 7.0, 0.3], abs=1e-5)
+
+
+def test_noise_that_rises_is_averaged_before_the_loss_is_looked_for() -> None:
+    # 1, .8, 1, .5: the middle two count as .9 each, so a loss of 10% is at the third, one of 5% half way to the second
+    made = curve([[1.0], [0.8], [1.0], [0.5]], [0.0, 0.4, 0.6, 1.0])
+    found = cells([made], [made.ndcg[0]], [np.ones((1, 1), np.float32)])
+    assert found.value[LOSSES.index(0.1), 0] == pytest.approx(0.6, abs=1e-5)
+    assert found.value[LOSSES.index(0.05), 0] == pytest.approx(0.2, abs=1e-5)
+
+
+def test_the_first_weighting_counts_everybody_once_and_the_others_as_many_draws() -> None:
+    weights = weights_of(50, seed=3, resamples=7)
+    assert weights.shape == (8, 50)
+    assert (weights[0] == 1).all()
+    assert (weights.sum(axis=1) == 50).all()
+
+
+def drawn(low: float, high: float) -> Cells:
+    draws = np.broadcast_to(np.linspace(low, high, 100)[:, None, None], (100, len(LOSSES), len(METRICS)))
+    return Cells(draws.mean(axis=0), draws)
+
+
+@pytest.mark.parametrize(
+    ("metric", "mine", "expected"),
+    [("coverage", (0.7, 0.8), "best"), ("coverage", (0.1, 0.2), "behind"), ("coverage", (0.4, 0.66), "tied"),
+     ("gini", (0.7, 0.8), "behind"), ("gini", (0.1, 0.2), "best")],
+)  # fmt: skip
+def test_a_verdict_needs_the_whole_interval_of_the_difference_on_one_side(
+    metric: str, mine: tuple[float, float], expected: str
+) -> None:
+    others = {"one": drawn(0.5, 0.6), "other": drawn(0.45, 0.55)}
+    assert verdict(drawn(*mine), others, 1, list(METRICS).index(metric))[0] == expected
