@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 CODE = """
@@ -71,3 +73,42 @@ def test_the_audit_of_a_million_lists_needs_less_than_two_gigabytes(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report.html").exists()
     assert float(done.stdout) < 2.0
+
+
+READING = """
+import sys
+from pathlib import Path
+from divmf import comm
+from divmf.interactions import Interactions
+
+def status(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
+
+with comm.joined():
+    before = status("VmRSS")
+    data = Interactions.read_share(sys.argv[1])
+    text = f"{(status('VmHWM') - before) / len(data)} {len(data)}"
+    (Path(sys.argv[1]).parent / f"{comm.rank()}.txt").write_text(text)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_process_reads_its_own_rows_in_ninety_bytes_each(tmp_path: Path, processes: int) -> None:
+    """The ids alone, as strings, would take twice that in a frame; users stand all over the parts."""
+    rng, n_rows, log = np.random.default_rng(0), 10_000_000, tmp_path / "log"
+    log.mkdir()
+    for part in range(4):
+        users, items, times = (rng.integers(0, most, n_rows // 4) for most in (200_000, 20_000, 10**9))
+        table = pl.LazyFrame({"user_id": users, "item_id": items, "timestamp": times})
+        named = [pl.format(f"a rather long {name} {{}}", name).alias(name) for name in ("user_id", "item_id")]
+        table.with_columns(named).sink_parquet(log / f"{part}.parquet", row_group_size=100_000)
+    (tmp_path / "read.py").write_text(READING)
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    line = [sys.executable, *(start if processes > 1 else []), str(tmp_path / "read.py"), str(log)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [(tmp_path / f"{rank}.txt").read_text().split() for rank in range(processes)]
+    assert sum(int(rows) for _, rows in found) > 0.99 * n_rows  # a few pairs are drawn twice
+    assert all(float(bytes_a_row) < 90 for bytes_a_row, _ in found), found

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 
 from divmf.config import TrainConfig
+from divmf.kernels.rows import rows_at_once
 from divmf.prices import WIDTH
 from divmf.steps import pairs_per_step
 from divmf.threads import PART_BYTES, PARTS, part_bounds, threads
@@ -21,7 +22,6 @@ PAIR = 4 + 4 + 8  # user, item, time
 MATRIX = 4 + 4  # a pair in a sparse matrix: train, and train with validation
 STORED = 18  # a pair as the run folder has it, held beside the arrays made of it
 ID = 16  # an entry of an id table
-LEAST_ROWS = 96  # rows of scores that a thread holds
 POINT_PASSES = 2  # passes over all scores that the prices of a point take, about
 SAMPLED_LOSSES = ("bpr", "mse")
 
@@ -95,7 +95,7 @@ def memory(job: Job) -> dict[str, Bytes]:
             "id tables": ID * (job.users + job.items),  # of all users, until each process has its own
             "vectors": 4 * job.config.dim * job.own_users + 2 * job.item_table,
             "lists": 16 * job.config.k * job.own_users,
-            "scores": scores(job, 1),
+            "scores": scores(job),
         },
     }
 
@@ -114,7 +114,7 @@ def accuracy_only(job: Job) -> Bytes:
     """What an accuracy epoch adds."""
     if job.samples:  # the order of the pairs, and when each row was touched
         return {"order of pairs": 8 * job.own_pairs, "last steps of rows": 8 * (job.own_users + job.items)}
-    return {"sums of parts": sums_of_parts(job), "scores": scores(job, 1)}
+    return {"sums of parts": sums_of_parts(job), "scores": scores(job)}
 
 
 def curve_only(job: Job) -> Bytes:
@@ -123,13 +123,13 @@ def curve_only(job: Job) -> Bytes:
     if job.curve_phase == "prices":
         width = min(job.items, config.k + WIDTH)
         candidates = 16 * width + 4 * config.k + 24 + 4 * config.dim  # twice while they are found; the base model again
-        return {"candidates": candidates * job.own_users, "scores": scores(job, 1)}
+        return {"candidates": candidates * job.own_users, "scores": scores(job)}
     kept = min(job.items, config.k + (config.unmask if config.unmask_policy != "none" else 0))
     return {
         "items kept in T": (4 * kept + 12) * job.own_users,
         "gradient on its way": 4 * config.dim * job.own_users,
         "sums of parts": sums_of_parts(job),
-        "scores": scores(job, 1),
+        "scores": scores(job),
     }
 
 
@@ -139,9 +139,9 @@ def sums_of_parts(job: Job) -> int:
     return (math.ceil(n_parts / job.processes) + 3) * job.item_table
 
 
-def scores(job: Job, tables: int) -> int:
+def scores(job: Job) -> int:
     """Rows of scores that all threads hold, and the item vectors turned."""
-    return tables * threads() * LEAST_ROWS * 4 * job.items + job.item_table
+    return threads() * rows_at_once(job.own_users, job.items) * 4 * job.items + job.item_table
 
 
 def peak(job: Job) -> int:

@@ -121,10 +121,8 @@ class Scan:
         facts = self.facts()
         whole = whole or facts["user"]["rows"] <= SMALL
         files = self.files if whole else self.files.filter(self.in_range(facts["user"]["rows"]))
-        tables = pl.collect_all(
-            [files.select(self.ids(role).unique().alias(f"{role}_id")) for role in ("user", "item")], engine="streaming"
-        )
-        user_ids, item_ids = (table.to_series().sort() for table in tables)
+        # one after the other: polars keeps what two queries at once have in common
+        user_ids, item_ids = (self.distinct(files, role) for role in ("user", "item"))
         if not whole:
             item_ids = id_table(pl.concat(comm.everyones(item_ids)))
         time = [pl.col(self.names["time"]).alias("time")] if "time" in self.names else []
@@ -138,6 +136,11 @@ class Scan:
             table = table.with_columns(time=times)
         return Rows(table, user_ids, item_ids, whole)
 
+    def distinct(self, files: pl.LazyFrame, role: str) -> pl.Series:
+        """The ids of a role in some rows, sorted."""
+        found = files.select(self.ids(role).alias(f"{role}_id")).unique().collect(engine="streaming")
+        return found.to_series().sort()
+
     def in_range(self, n_rows: int) -> pl.Expr:
         """Whether a row is of this process' range of users."""
         begins = comm.shared(self.first_ids(n_rows))  # a hash may differ from one version of polars to another
@@ -149,11 +152,10 @@ class Scan:
 
     def first_ids(self, n_rows: int) -> list[Any]:
         """The user ids with which the ranges begin: nearly as many users in each."""
-        users = self.files.select(user_id=self.ids("user"))
-        sample = users.filter(pl.col("user_id").hash(0) % max(1, n_rows // SMALL) == 0)
-        ids = sample.unique().collect(engine="streaming").to_series().sort()
+        sample = self.files.filter(self.ids("user").hash(0) % max(1, n_rows // SMALL) == 0)
+        ids = self.distinct(sample, "user")
         if len(ids) < ENOUGH * comm.size():
-            ids = users.unique().collect(engine="streaming").to_series().sort()
+            ids = self.distinct(self.files, "user")
         if len(ids) < comm.size():
             raise ValueError(f"{len(ids)} users cannot be shared by {comm.size()} processes; start fewer")
         return [ids[len(ids) * rank // comm.size()] for rank in range(comm.size())]
