@@ -8,8 +8,8 @@ from pathlib import Path
 
 from divmf.experiments.claims import Claim
 from divmf.experiments.reproduce import read_answers
-from divmf.report.reproduce import SIGNS
 from divmf.files import read_json
+from divmf.report.reproduce import SIGNS
 
 # what is drawn of a dataset: the file, and what it shows
 FIGURES = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from divmf.config import TrainConfig
 from divmf.kernels.rows import rows_at_once
 from divmf.prices import WIDTH
-from divmf.steps import pairs_per_step
+from divmf.steps import is_large, pairs_per_step
 from divmf.threads import PART_BYTES, PARTS, part_bounds, threads
 
 # measured: Python with torch, numba's compiled kernels and polars; alone, torch is loaded when the data is read
@@ -112,8 +112,12 @@ def standing(job: Job, vector_bytes: int, seen: bool = False) -> Bytes:
 
 def accuracy_only(job: Job) -> Bytes:
     """What an accuracy epoch adds."""
-    if job.samples:  # the order of the pairs, and when each row was touched
-        return {"order of pairs": 8 * job.own_pairs, "last steps of rows": 8 * (job.own_users + job.items)}
+    if job.samples:
+        rows, order = job.own_users + job.items, {"order of pairs": 8 * job.own_pairs}
+        config = job.config
+        if config.adam == "dense" or (config.adam is None and not is_large(job.users + job.items, config)):
+            return order | {"gradients": 4 * config.dim * rows}
+        return order | {"last steps of rows": 8 * rows, "rows side by side": 12 * config.dim * rows}
     return {"sums of parts": sums_of_parts(job), "scores": scores(job)}
 
 

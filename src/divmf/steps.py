@@ -32,13 +32,18 @@ def steps_for(model: MF, config: TrainConfig) -> Steps:
 
 
 def touches_rows(model: MF, config: TrainConfig) -> bool:
-    """Whether a step is to cost what its batch costs, not what the model's size does: asked for, or a large model.
+    """Whether a step is to cost what its batch costs, not what the model's size does: asked for, or a large model."""
+    if config.adam is None:
+        return is_large(comm.place(model.n_users).whole + model.n_items, config)
+    return config.adam == "rows"
+
+
+def is_large(n_rows: int, config: TrainConfig) -> bool:
+    """Whether passing over all rows costs more than fetching those of a batch.
 
     Measured in cache: a row passed over costs 14 ns, a row fetched and put back 42, and a sample touches about one.
     """
-    if config.adam is None:
-        return comm.place(model.n_users).whole + model.n_items > 4 * config.batch
-    return config.adam == "rows"
+    return n_rows > 4 * config.batch
 
 
 def pairs_per_step(config: TrainConfig) -> int:
