@@ -7,16 +7,18 @@ between two neighbours. What is reported is the best value of the metric up to t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from benchmarks.frontier import Points
+from benchmarks.frontier import BASES, Place, Points, methods_on
 from divmf.ids import Array
 
 LOSSES = (0.01, 0.05, 0.1, 0.2)
 METRICS = {"coverage": 1, "entropy": 1, "gini": -1}  # and whether more or less of it is better
 RESAMPLES = 400
+Key = tuple[str, str]  # base, method
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,3 +90,22 @@ def verdict(mine: Cells, others: Mapping[str, Cells], loss: int, metric: int) ->
     if all(np.percentile(lead, 2.5) > 0 for lead in leads.values()):
         return "best", strongest
     return "tied", strongest
+
+
+def table_of(name: str, folder: Path, seeds: Sequence[int], k: int, frame: str) -> dict[Key, Cells]:
+    """The cells of every method in a frame: on the shared model alone, or on either, the loss counted from BPR's."""
+    bases = ["softmax"] if frame == "shared" else list(BASES)
+    start = [start_of(name, bases[-1], seed, folder, k) for seed in seeds]
+    weights = [weights_of(len(start[0]), seed=0)] * len(seeds)  # the same users in all seeds: they are who is drawn
+    made = {}
+    for base in bases:
+        for method in methods_on(base):
+            files = [Place(name, base, seed, folder).file(method, k) for seed in seeds]
+            if all(file.exists() for file in files):
+                made[base, method] = cells([Points.load(file) for file in files], start, weights)
+    return made
+
+
+def start_of(name: str, base: str, seed: int, folder: Path, k: int) -> Array:
+    """The users' test nDCG of the model itself: what every curve on it begins with."""
+    return np.asarray(Points.load(Place(name, base, seed, folder).file("prices", k)).ndcg[0])

@@ -13,18 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import paper
-from benchmarks.frontier import BASES, DATASETS, KS, SEEDS, Place, Points, make_curves, methods_on, places
-from benchmarks.matched import LOSSES, METRICS, Cells, cells, verdict, weights_of
+from benchmarks.frontier import BASES, DATASETS, KS, SEEDS, Place, Points, make_curves, places
+from benchmarks.matched import LOSSES, METRICS, Cells, Key, start_of, table_of, verdict
+from benchmarks.readme import write_table
 from divmf.curve import Curve, Point
 from divmf.files import read_json
-from divmf.ids import Array
 from divmf.report.charts import curve_chart, save_chart
 from divmf.runs import Run
 
 ROOT = Path(__file__).parent.parent
 NAMES = {"divmf": "DivMF", "prices": "prices"}
 DEFAULT = ("softmax", "prices")
-Key = tuple[str, str]  # base, method
 
 
 def main() -> None:
@@ -40,6 +39,7 @@ def main() -> None:
     file = ROOT / "docs" / "results.md" if whole else asked.folder / "results.md"
     text = page(asked.folder, names, seeds, file.parent / "img")
     if whole:
+        write_table(ROOT / "README.md", asked.folder, seeds)
         paper.reproduce(asked.folder / "reproduce")
         text += "\n" + paper.section(asked.folder / "reproduce", file.parent / "img") + "\n"
     file.write_text(text)
@@ -70,20 +70,6 @@ FRAMES = {
 }
 
 
-def table_of(name: str, folder: Path, seeds: Sequence[int], k: int, frame: str) -> dict[Key, Cells]:
-    """The cells of every method in a frame: on the shared model alone, or on either, the loss counted from BPR's."""
-    bases = ["softmax"] if frame == "shared" else list(BASES)
-    start = [start_of(name, bases[-1], seed, folder, k) for seed in seeds]
-    weights = [weights_of(len(start[0]), seed=0)] * len(seeds)  # the same users in all seeds: they are who is drawn
-    made = {}
-    for base in bases:
-        for method in methods_on(base):
-            files = [Place(name, base, seed, folder).file(method, k) for seed in seeds]
-            if all(file.exists() for file in files):
-                made[base, method] = cells([Points.load(file) for file in files], start, weights)
-    return made
-
-
 DRAWN = ("prices", "divmf", "kwon", "karakaya", "fairmatch", "uimatch", "bayes_rule", "sinkhorn", "fairrec")
 
 
@@ -103,11 +89,6 @@ def curve_of(points: Points) -> Curve:
         test = dict(zip((*METRICS, "ndcg"), map(float, values), strict=True))
         made.append(Point("setting" if number else "accuracy", number, test, test, knob=float(knob)))
     return Curve(tuple(made))
-
-
-def start_of(name: str, base: str, seed: int, folder: Path, k: int) -> Array:
-    """The users' test nDCG of the model itself: what every curve on it begins with."""
-    return np.asarray(Points.load(Place(name, base, seed, folder).file("prices", k)).ndcg[0])
 
 
 def count(name: str, table: Mapping[Key, Cells], standing: Counter[tuple[str, str]]) -> None:
