@@ -1,11 +1,12 @@
 """What tests share: where real data is, and a log small enough to work out by hand."""
 
 import json
+import logging
 import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,16 @@ def one_thread() -> None:
 
     torch.set_num_threads(1)
     numba.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def log_as_it_was() -> Iterator[None]:
+    """A command called in a test sets how the library's log is shown; the next test does not inherit that."""
+    logger = logging.getLogger("divmf")
+    level, handlers = logger.level, list(logger.handlers)
+    yield
+    logger.setLevel(level)
+    logger.handlers[:] = handlers
 
 
 @pytest.fixture(scope="session")

@@ -34,8 +34,9 @@ def test_a_kernel_is_compiled_once_and_then_found(tmp_path: Path) -> None:
 
     first, second = run(), run()
     assert Path(first[0]).is_relative_to(tmp_path)
-    assert first[1:] == ["0", "1", "compiled"]
-    assert second[1:] == ["1", "1", "found"]
+    loaded, warm = int(first[1]), int(first[2])  # a few kernels are compiled as soon as they are loaded
+    assert (warm, first[3]) == (loaded + 1, "compiled")
+    assert second[1:] == [str(warm), str(warm), "found"]
 
 
 def test_a_kernel_whose_file_changed_is_not_warm(tmp_path: Path) -> None:
@@ -45,10 +46,10 @@ def test_a_kernel_whose_file_changed_is_not_warm(tmp_path: Path) -> None:
     folder, before, after, _ = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=True
     ).stdout.split()
-    assert (Path(folder), before, after) == (tmp_path / "divmf" / "kernels" / "__pycache__", "0", "1")
+    assert (Path(folder), int(after)) == (tmp_path / "divmf" / "kernels" / "__pycache__", int(before) + 1)
     source = tmp_path / "divmf" / "kernels" / "counts.py"
     source.write_text(source.read_text() + "\n")
     os.utime(source, (2**31, 2**31))
     look = "from divmf.kernels.cache import kernel_cache; print(kernel_cache().warm)"
     done = subprocess.run([sys.executable, "-c", look], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "0\n"
+    assert done.stdout == f"{before}\n"

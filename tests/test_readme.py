@@ -32,6 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame = marketplace(users=200, items=90, interactions=4000, seed=5).frame
     frame.write_csv(path / "events.csv")
     frame.write_parquet(path / "events.parquet")
+    (path / "events").mkdir()
+    for number, part in enumerate((frame[:2500], frame[2500:])):
+        part.write_parquet(path / "events" / f"part-{number}.parquet")
     return path
 
 
@@ -55,7 +58,7 @@ def test_every_command_of_the_readme_and_the_quickstart_runs(folder: Path) -> No
             continue
         place = folder / ("readme" if number < len(commands(README)) else "quickstart")
         place.mkdir(exist_ok=True)
-        for name in ("events.csv", "events.parquet"):
+        for name in ("events.csv", "events.parquet", "events"):
             if not (place / name).exists():
                 (place / name).symlink_to(folder / name)
         run([sys.executable, "-m", *words], place)

@@ -1,16 +1,27 @@
 """What a training step looks at."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from divmf import sampling
 from divmf.interactions import Interactions
 from divmf.kernels.shuffle import shuffled_batches
-from divmf.sampling import slabs, submatrices
+from divmf.sampling import dealt, slabs, submatrices
 from divmf.threads import Place
+
+
+@pytest.fixture(params=[sampling.SHUFFLED, 0], ids=["an order drawn", "places found"], scope="module", autouse=True)
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways to put an epoch in order: that of small data, and that of large."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "SHUFFLED", request.param)
+        yield
 
 
 def some_data(n_users: int = 30, n_items: int = 20, seed: int = 0) -> Interactions:
@@ -43,6 +54,22 @@ def test_the_batch_size_does_not_change_what_is_drawn() -> None:
 
     for one, other in zip(by_pair(10_000), by_pair(7), strict=True):
         assert np.array_equal(one, other)
+
+
+@given(st.integers(2, 300), st.integers(1, 50), st.integers(0, 99), st.integers(1, 299))
+def test_processes_have_the_pairs_of_the_same_batches_and_their_draws(n: int, size: int, seed: int, cut: int) -> None:
+    cut = min(cut, n)
+
+    def drawn(first: int, last: int) -> list[dict[int, int]]:
+        """Of each batch, the numbers in it and what their draws belong to."""
+        found = dealt(last - first, size, np.random.default_rng(seed), Place(first, n, 2))
+        places = found.places + first if found.places is found.order else found.places
+        rows = list(zip((found.order + first).tolist(), places.tolist(), strict=True))
+        return [dict(rows[start:end]) for start, end in pairwise(found.bounds)]
+
+    whole = drawn(0, n)
+    assert [low | high for low, high in zip(drawn(0, cut), drawn(cut, n), strict=True)] == whole
+    assert sorted(place for batch in whole for place in batch.values()) == list(range(n))
 
 
 @given(st.integers(1, 300), st.integers(1, 50), st.integers(0, 2**63 - 1), st.lists(st.floats(0, 1), max_size=3))

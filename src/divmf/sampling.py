@@ -13,11 +13,39 @@ from divmf.threads import Place, ahead
 
 BITS = 1 << 26  # bytes that a table of who has met what may take, a bit each; beyond, rows are searched
 SLAB = 1 << 14  # pairs drawn at a time: enough that threads seldom meet, and a small epoch has several
+SHUFFLED = 1 << 23  # up to so many, each process draws the order of all; of more, the places of its own
 
 
 def draw_key(rng: np.random.Generator) -> int:
     """A key for draws that belong to a place (`kernels.draw`)."""
     return int(rng.integers(0, 2**63))
+
+
+class Batches(NamedTuple):
+    """What one process has of random batches of a size.
+
+    order    (n,) its numbers, from 0, batch by batch
+    bounds   (n_batches + 1,) where in `order` the batches begin; they are those of all processes, so some may be empty
+    places   (n,) what a draw for each of them belongs to: the same however many processes there are
+    """
+
+    order: Array
+    bounds: Array
+    places: Array
+
+
+def dealt(n: int, size: int, rng: np.random.Generator, place: Place) -> Batches:
+    """All numbers below place.whole, dealt into batches; what is in them of the n of this process."""
+    from divmf.kernels.shuffle import shuffled_batches
+
+    first, whole, _ = place
+    if whole > SHUFFLED:
+        order, bounds = shuffled_batches(first, n, whole, size, draw_key(rng))
+        return Batches(order, bounds, order)
+    shuffled = rng.permutation(whole)
+    places = np.flatnonzero((shuffled >= first) & (shuffled < first + n))
+    bounds = np.searchsorted(places, np.append(np.arange(0, whole, size), whole))
+    return Batches(shuffled[places] - first, bounds, places)
 
 
 class Slab(NamedTuple):
@@ -42,15 +70,15 @@ class Slab(NamedTuple):
 def slabs(train: Interactions, size: int, negatives: int, rng: np.random.Generator) -> Iterator[Slab]:
     """All pairs once, in random batches of `size`, many batches at a time.
 
-    Of several processes, each has the pairs of its own users of every batch. A draw belongs to a pair, so nothing of it
-    depends on how many processes, threads or batches there are.
+    Of several processes, each has the pairs of its own users of every batch. A draw belongs to a pair, or to its place
+    in the order, so nothing of it depends on how many processes, threads or batches there are.
     """
     from divmf.kernels.draw import mark
     from divmf.kernels.draw import negatives as draw_negatives
-    from divmf.kernels.shuffle import shuffled_batches
 
     place, matrix = comm.place(len(train)), train.matrix
-    order, bounds = shuffled_batches(place.first, len(train), place.whole, size, draw_key(rng))
+    order, bounds, places = dealt(len(train), size, rng, place)
+    drawn_from = place.first if places is order else 0
     key, row = draw_key(rng), (train.n_items + 7) // 8
     met = np.zeros((train.n_users, row) if train.n_users * row <= BITS else (0, 0), dtype=np.uint8)
     mark(matrix.indptr, matrix.indices, met)
@@ -58,10 +86,10 @@ def slabs(train: Interactions, size: int, negatives: int, rng: np.random.Generat
 
     def draw(batch: int) -> Slab:
         own = bounds[batch : batch + at_once + 1]
-        chosen = order[own[0] : own[-1]]
+        chosen, where = order[own[0] : own[-1]], places[own[0] : own[-1]]
         users, items = train.users[chosen], train.items[chosen]
         drawn = np.empty((len(chosen), negatives), dtype=items.dtype)
-        draw_negatives(users, items, chosen, place.first, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
+        draw_negatives(users, items, where, drawn_from, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
         return Slab(users, items, drawn, own - own[0])
 
     yield from ahead(draw, range(0, len(bounds) - 1, at_once))
@@ -75,15 +103,13 @@ def submatrices(
 
     place: where these users stand among those of all processes; a block is of all of them, its users are one's own
     """
-    from divmf.kernels.shuffle import shuffled_batches
-
-    first, whole, _ = place or Place(0, n_users, 1)
-    rows, columns = min(rows or whole, whole), min(columns or n_items, n_items)
+    place = place or Place(0, n_users, 1)
+    rows, columns = min(rows or place.whole, place.whole), min(columns or n_items, n_items)
     order, bounds = np.arange(n_users), np.array([0, n_users])
-    if rows < whole:
-        order, bounds = shuffled_batches(first, n_users, whole, rows, draw_key(rng))
+    if rows < place.whole:
+        order, bounds, _ = dealt(n_users, rows, rng, place)
     for start, end in pairwise(bounds):
-        block = order[start:end].astype(np.int64)
+        block = np.sort(order[start:end]).astype(np.int64)
         if columns == n_items:
             yield block, None
             continue
