@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,13 +37,11 @@ def one_thread() -> None:
 
 
 @pytest.fixture(autouse=True)
-def log_as_it_was() -> Iterator[None]:
-    """A command called in a test sets how the library's log is shown; the next test does not inherit that."""
+def log_as_it_was() -> None:
+    """A command called by another test or a fixture sets how the library's log is shown; each test begins anew."""
     logger = logging.getLogger("divmf")
-    level, handlers = logger.level, list(logger.handlers)
-    yield
-    logger.setLevel(level)
-    logger.handlers[:] = handlers
+    logger.setLevel(logging.NOTSET)
+    logger.handlers[:] = []
 
 
 @pytest.fixture(scope="session")
