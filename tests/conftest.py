@@ -194,7 +194,12 @@ class Threads:
             for name in ("size", "rank", "everyones", "shared", "total"):
                 patch.setattr(f"divmf.comm.{name}", getattr(self, name))
             patch.setattr("divmf.scans.SMALL", 1)  # no log is too small to be shared
-            return list(pool.map(of_rank, range(self.n_threads)))
+            done = [pool.submit(of_rank, rank) for rank in range(self.n_threads)]
+            errors = [error for each in done if (error := each.exception())]
+        # who waits while another fails finds the barrier broken: that is not what went wrong
+        for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+            raise error
+        return [each.result() for each in done]
 
 
 @pytest.fixture(scope="session")
