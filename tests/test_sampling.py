@@ -63,8 +63,7 @@ def test_processes_have_the_pairs_of_the_same_batches_and_their_draws(n: int, si
     def drawn(first: int, last: int) -> list[dict[int, int]]:
         """Of each batch, the numbers in it and what their draws belong to."""
         found = dealt(last - first, size, np.random.default_rng(seed), Place(first, n, 2))
-        places = found.places + first if found.places is found.order else found.places
-        rows = list(zip((found.order + first).tolist(), places.tolist(), strict=True))
+        rows = list(zip((found.order + first).tolist(), (found.places + found.first).tolist(), strict=True))
         return [dict(rows[start:end]) for start, end in pairwise(found.bounds)]
 
     whole = drawn(0, n)

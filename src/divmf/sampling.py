@@ -26,12 +26,13 @@ class Batches(NamedTuple):
 
     order    (n,) its numbers, from 0, batch by batch
     bounds   (n_batches + 1,) where in `order` the batches begin; they are those of all processes, so some may be empty
-    places   (n,) what a draw for each of them belongs to: the same however many processes there are
+    places   (n,) with `first` added, what a draw for each of them belongs to: the same for any number of processes
     """
 
     order: Array
     bounds: Array
     places: Array
+    first: int
 
 
 def dealt(n: int, size: int, rng: np.random.Generator, place: Place) -> Batches:
@@ -41,11 +42,11 @@ def dealt(n: int, size: int, rng: np.random.Generator, place: Place) -> Batches:
     first, whole, _ = place
     if whole > SHUFFLED:
         order, bounds = shuffled_batches(first, n, whole, size, draw_key(rng))
-        return Batches(order, bounds, order)
+        return Batches(order, bounds, order, first)
     shuffled = rng.permutation(whole)
     places = np.flatnonzero((shuffled >= first) & (shuffled < first + n))
     bounds = np.searchsorted(places, np.append(np.arange(0, whole, size), whole))
-    return Batches(shuffled[places] - first, bounds, places)
+    return Batches(shuffled[places] - first, bounds, places, 0)
 
 
 class Slab(NamedTuple):
@@ -76,9 +77,8 @@ def slabs(train: Interactions, size: int, negatives: int, rng: np.random.Generat
     from divmf.kernels.draw import mark
     from divmf.kernels.draw import negatives as draw_negatives
 
-    place, matrix = comm.place(len(train)), train.matrix
-    order, bounds, places = dealt(len(train), size, rng, place)
-    drawn_from = place.first if places is order else 0
+    matrix = train.matrix
+    order, bounds, places, first = dealt(len(train), size, rng, comm.place(len(train)))
     key, row = draw_key(rng), (train.n_items + 7) // 8
     met = np.zeros((train.n_users, row) if train.n_users * row <= BITS else (0, 0), dtype=np.uint8)
     mark(matrix.indptr, matrix.indices, met)
@@ -89,7 +89,7 @@ def slabs(train: Interactions, size: int, negatives: int, rng: np.random.Generat
         chosen, where = order[own[0] : own[-1]], places[own[0] : own[-1]]
         users, items = train.users[chosen], train.items[chosen]
         drawn = np.empty((len(chosen), negatives), dtype=items.dtype)
-        draw_negatives(users, items, where, drawn_from, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
+        draw_negatives(users, items, where, first, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
         return Slab(users, items, drawn, own - own[0])
 
     yield from ahead(draw, range(0, len(bounds) - 1, at_once))
@@ -107,7 +107,7 @@ def submatrices(
     rows, columns = min(rows or place.whole, place.whole), min(columns or n_items, n_items)
     order, bounds = np.arange(n_users), np.array([0, n_users])
     if rows < place.whole:
-        order, bounds, _ = dealt(n_users, rows, rng, place)
+        order, bounds, *_ = dealt(n_users, rows, rng, place)
     for start, end in pairwise(bounds):
         block = np.sort(order[start:end]).astype(np.int64)
         if columns == n_items:
