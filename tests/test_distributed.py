@@ -166,6 +166,7 @@ def killed(command: list[str], run: Path, phase: str, rank: int) -> tuple[int, s
     return started.returncode, errors, time.perf_counter() - began
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the processes in /proc")
 def test_a_process_killed_in_either_phase_ends_the_run_and_the_same_command_goes_on(tmp_path: Path, divmf: Any) -> None:
     marketplace(users=300, items=120, interactions=4000, seed=2).frame.write_parquet(tmp_path / "log.parquet")

@@ -103,19 +103,38 @@ def test_ranges_of_many_users_are_cut_by_a_sample_of_them(tmp_path, monkeypatch)
     users = np.random.default_rng(0).permutation(np.repeat(np.arange(3000) ** 2, 2))
     pl.DataFrame({"user_id": users, "item_id": np.arange(len(users))}).write_parquet(tmp_path / "log.parquet")
     asked: list[int] = []
-    unique = pl.LazyFrame.unique
+    distinct = scans.Scan.distinct
 
-    def counted(self: pl.LazyFrame) -> pl.LazyFrame:
-        asked.append(self.select(pl.col("user_id").n_unique()).collect().item())
-        return unique(self)
+    def counted(self: scans.Scan, files: pl.LazyFrame, role: str) -> pl.Series:
+        found = distinct(self, files, role)
+        asked.append(len(found))
+        return found
 
-    monkeypatch.setattr(pl.LazyFrame, "unique", counted)
+    monkeypatch.setattr(scans.Scan, "distinct", counted)
     monkeypatch.setattr(comm, "size", lambda: 3)
     monkeypatch.setattr(scans, "SMALL", 600)
     begins = scans.Scan.of([tmp_path / "log.parquet"], None, None, None).first_ids(6000)
     assert 200 < asked[0] < 400  # a tenth of the users
     assert len(asked) == 1
     assert np.sqrt(begins[1:]) == pytest.approx([1000, 2000], abs=200)  # a process would have 800 … 1,200 users
+
+
+@given(st.lists(st.integers(0, 30), min_size=1), st.integers(1, 10), st.integers(1, 5))
+def test_distinct_ids_are_found_in_batches_of_any_size(users, many, size):
+    files = pl.LazyFrame({"user_id": users, "item_id": users})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scans, "MANY", many)
+        batches = [pl.DataFrame({"user_id": users[first : first + size]}) for first in range(0, len(users), size)]
+        patch.setattr(pl.LazyFrame, "collect_batches", lambda self, engine: iter(batches))
+        found = scans.Scan(files, {"user": "user_id"}, files.collect_schema()).distinct(files, "user")
+    assert found.to_list() == sorted(set(users))
+    assert found.name == "user_id"
+
+
+def test_no_rows_hold_no_ids():
+    files = pl.LazyFrame({"user_id": ["a"], "item_id": ["b"]})
+    scan = scans.Scan(files, {"user": "user_id"}, files.collect_schema())
+    assert scan.distinct(files.filter(pl.col("user_id") == "c"), "user").equals(pl.Series("user_id", [], pl.String))
 
 
 def test_a_folder_a_pattern_and_one_file_are_read_alike(tmp_path):
