@@ -19,10 +19,10 @@ def split() -> divmf.Split:
 
 PAPER = divmf.DivMF(
     preset="paper", k=4, dim=8, unmask=20, learning_rate=0.02, diversity_rate=0.02, accuracy_epochs=8,
-    diversity_epochs=12,
+    diversity_epochs=10,
 )  # fmt: skip
-PRICES = divmf.DivMF(k=4, dim=8, l2=2.0, accuracy_epochs=20, diversity_epochs=12)
-MIXED = divmf.DivMF(k=4, dim=8, accuracy="bpr", learning_rate=0.02, accuracy_epochs=8, diversity_epochs=12)
+PRICES = divmf.DivMF(k=4, dim=8, l2=2.0, accuracy_epochs=20, diversity_epochs=10)
+MIXED = divmf.DivMF(k=4, dim=8, accuracy="bpr", learning_rate=0.02, accuracy_epochs=8, diversity_epochs=10)
 
 
 @pytest.fixture(scope="module", params=[PAPER, PRICES, MIXED], ids=["paper", "prices", "prices on bpr"])
@@ -40,7 +40,7 @@ def priced(split: divmf.Split) -> divmf.DivMF:
 
 def test_the_curve_has_a_row_an_epoch_with_validation_and_test(fitted: divmf.DivMF) -> None:
     frame = fitted.curve.frame
-    assert frame["phase"].value_counts().sort("phase")["count"].to_list()[1] == 12
+    assert frame["phase"].value_counts().sort("phase")["count"].to_list()[1] == 10
     for part in ("valid", "test"):
         for metric in ("ndcg", "hit", "coverage", "entropy", "gini", "popularity", "head_share", "tail_share"):
             assert frame[f"{part}_{metric}"].is_finite().all()
@@ -56,13 +56,13 @@ def test_the_base_of_a_curve_of_prices_is_the_model_itself(fitted: divmf.DivMF, 
     base = fitted.at(epoch=0)
     assert base.weights.price is None
     assert divmf.evaluate(base.lists(), split) == pytest.approx(base.point.test)
-    last = fitted.at(epoch=12)
+    last = fitted.at(epoch=10)
     assert (last.weights.price is None) == (fitted.method == "divmf")
     assert divmf.evaluate(last.lists(), split) == pytest.approx(last.point.test)
 
 
 def test_recommendations_carry_the_original_ids_and_hold_nothing_seen(fitted: divmf.DivMF, split: divmf.Split) -> None:
-    chosen = fitted.at(epoch=12)
+    chosen = fitted.at(epoch=10)
     users = split.user_ids[[5, 3, 77]].to_list()
     ids, scores = chosen.recommend(users, k=6)
     assert ids.shape == scores.shape == (3, 6)

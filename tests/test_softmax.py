@@ -19,7 +19,7 @@ from torch.testing import assert_close
 from divmf import losses, threads
 from divmf.kernels.rows import exp_row
 from divmf.model import MF
-from divmf.softmax import by_autograd, by_kernel, softmax_gradient
+from divmf.softmax import by_autograd, by_kernel, l2_of_rows, softmax_gradient
 
 
 def some_model(n_users: int, n_items: int, seed: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> MF:
@@ -105,6 +105,27 @@ def test_users_who_met_nothing_feel_the_l2_alone() -> None:
     empty = sparse.csr_array((15, 20), dtype=np.float32)
     assert softmax_gradient(model, empty, 0.5) == 0.0
     assert_close(model.items.grad, 0.5 * model.items.detach(), rtol=1e-6, atol=0)
+
+
+def test_the_lambda_of_a_row_is_worked_by_hand() -> None:
+    # users met 3, 0, 3 items, so n + 1 is 4, 1, 4 with the mean 3; items were met by 2, 1, 2, 1, mean 2.5
+    met = sparse.csr_array(np.array([[1, 1, 1, 0], [0, 0, 0, 0], [1, 0, 1, 1]], dtype=np.float32))
+    users, items = l2_of_rows(met, 6.0, 0.5)
+    assert_allclose(users, 6 * np.sqrt([4 / 3, 1 / 3, 4 / 3]))
+    assert_allclose(items, 6 * np.sqrt([3 / 2.5, 2 / 2.5, 3 / 2.5, 2 / 2.5]))
+    for same in l2_of_rows(met, 6.0, 0.0):
+        assert_allclose(same, 6.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_row_feels_its_own_lambda(dtype: torch.dtype) -> None:
+    model, met = some_model(20, 15, 4, dtype), some_met(20, 15, 4)
+    softmax_gradient(model, met, 0.0)
+    alone = [model.users.grad.clone(), model.items.grad.clone()]
+    softmax_gradient(model, met, 3.0, 0.5)
+    for table, without, weights in zip((model.users, model.items), alone, l2_of_rows(met, 3.0, 0.5), strict=True):
+        expected = without + torch.from_numpy(weights)[:, None] * table.detach()
+        assert_close(table.grad.double(), expected.double(), rtol=1e-5, atol=1e-5)
 
 
 def test_one_item_leaves_nothing_to_learn() -> None:

@@ -155,11 +155,11 @@ def test_what_is_set_by_name_wins_over_the_preset() -> None:
 
 def test_what_is_not_given_depends_on_the_loss_of_the_accuracy_phase() -> None:
     config = TrainConfig()
-    assert (config.accuracy, config.method, config.epochs) == ("softmax", "prices", 60)
-    # half a cosine: 0.15 at first, half of it after half of the epochs, next to nothing in the last one
-    assert [config.rate(epoch) for epoch in (1, 31)] == pytest.approx([0.15, 0.075])
-    assert 0 < config.rate(60) < 0.001
-    assert TrainConfig(learning_rate=0.5, accuracy_epochs=2).rate(2) == pytest.approx(0.25)
+    assert (config.accuracy, config.method, config.epochs) == ("softmax", "prices", 40)
+    # 0.2 for three epochs of five, then half a cosine: halved when half of the rest is gone, next to nothing at last
+    assert [config.rate(epoch) for epoch in (1, 24, 25, 33)] == pytest.approx([0.2, 0.2, 0.2, 0.1])
+    assert 0 < config.rate(40) < 0.002
+    assert TrainConfig(learning_rate=0.5, accuracy_epochs=5).rate(5) == pytest.approx(0.25)
     # λ of the softmax is a sum's, not a mean's: the diversity phase does not take it over
     assert TrainConfig(l2=8.0).decay == 0.0001
     assert TrainConfig(accuracy="bpr", l2=8.0).decay == 8.0

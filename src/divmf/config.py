@@ -47,7 +47,7 @@ class TrainConfig:
     negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
     batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
     learning_rate: float | None = Field(
-        default=None, gt=0, le=1, description="Adam's step size in the accuracy phase; none: 0.001, for softmax 0.15"
+        default=None, gt=0, le=1, description="Adam's step size in the accuracy phase; none: 0.001, for softmax 0.2"
     )
     adam: Literal["dense", "rows"] | None = Field(
         default=None,
@@ -60,13 +60,19 @@ class TrainConfig:
         le=10_000,
         description="L2 regularization λ, added to the gradient; none: 0.0001, for softmax chosen on validation",
     )
+    l2_power: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="softmax: λ of a user or item grows with this power of its interactions; 0: the same for all",
+    )
     patience: int = Field(
         default=10,
         ge=1,
         description="accuracy epochs without a better validation nDCG before it has converged; softmax runs to its end",
     )
     accuracy_epochs: int | None = Field(
-        default=None, ge=0, description="accuracy epochs at the most; none: 200, for softmax 60"
+        default=None, ge=0, description="accuracy epochs at the most; none: 200, for softmax 40"
     )
     unmask: int = Field(default=100, ge=0, description="n, extra items kept in T for each user (Sec. 3.3.2)")
     unmask_policy: Literal["top", "random", "none"] = Field(
@@ -134,7 +140,12 @@ class TrainConfig:
     def epochs(self) -> int:
         """Accuracy epochs at the most."""
         given = self.accuracy_epochs
-        return (60 if self.accuracy == "softmax" else 200) if given is None else given
+        return (40 if self.accuracy == "softmax" else 200) if given is None else given
+
+    @property
+    def full_rate(self) -> int:
+        """Epochs of the softmax loss before its step size goes down: three of five."""
+        return round(0.6 * self.epochs)
 
     @property
     def decay(self) -> float:
@@ -142,9 +153,10 @@ class TrainConfig:
         return 0.0001 if self.l2 is None or self.accuracy == "softmax" else self.l2
 
     def rate(self, epoch: int) -> float:
-        """Adam's step size in an accuracy epoch: constant, or for softmax half a cosine down to zero."""
+        """Adam's step size in an accuracy epoch: constant; for softmax, then half a cosine down to zero."""
         if self.accuracy == "softmax":
-            return (self.learning_rate or 0.15) * (1 + math.cos(math.pi * (epoch - 1) / max(1, self.epochs))) / 2
+            gone = max(0, epoch - 1 - self.full_rate) / max(1, self.epochs - self.full_rate)
+            return (self.learning_rate or 0.2) * (1 + math.cos(math.pi * gone)) / 2
         return self.learning_rate or 0.001
 
 

@@ -13,18 +13,30 @@ from divmf.threads import in_parts
 from divmf.topk import blocks
 
 
-def softmax_gradient(model: MF, met: sparse.csr_array, l2: float) -> float:
-    """Set the parameters' .grad to the gradient of L_soft + λ/2 (‖U‖² + ‖V‖²); L_soft.  Memory of one chunk.
+def softmax_gradient(model: MF, met: sparse.csr_array, l2: float, power: float = 0.0) -> float:
+    """Set the parameters' .grad to the gradient of L_soft + ½ (Σ_u λ_u ‖u‖² + Σ_i λ_i ‖v_i‖²); L_soft.
 
-    In the scores the gradient is n_u·S_u − Y_u, so a chunk of users needs nothing from the others: processes
-    that share the users add up the gradient of the items.
+    In the scores the gradient is n_u·S_u − Y_u, so a chunk of users needs nothing from the others: memory of one
+    chunk, and processes that share the users add up the gradient of the items.
     """
     on_cpu = model.users.device.type == "cpu" and model.users.dtype == torch.float32
     loss = (by_kernel if on_cpu else by_autograd)(model, met)
-    for table in (model.users, model.items):
+    for table, weights in zip((model.users, model.items), l2_of_rows(met, l2, power), strict=True):
         assert table.grad is not None
-        table.grad.add_(table.detach(), alpha=l2)
+        table.grad.addcmul_(table.detach(), torch.from_numpy(weights).to(table)[:, None])
     return loss
+
+
+def l2_of_rows(met: sparse.csr_array, l2: float, power: float) -> tuple[Array, Array]:
+    """λ of every user and every item: λ·((n + 1) / mean of n + 1)^power, n the interactions it has.
+
+    A row of the loss grows with n; the same λ for all would leave rows with many nearly free and bury those with few.
+    """
+    n_users, n_pairs = (comm.place(count).whole for count in (met.shape[0], met.nnz))
+    by_user, by_item = np.diff(met.indptr), comm.total(np.bincount(met.indices, minlength=met.shape[1]))
+    means = n_pairs / n_users + 1, n_pairs / met.shape[1] + 1
+    by_row = [l2 * ((counts + 1) / mean) ** power for counts, mean in zip((by_user, by_item), means, strict=True)]
+    return by_row[0], by_row[1]
 
 
 def by_autograd(model: MF, met: sparse.csr_array) -> float:
