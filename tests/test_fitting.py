@@ -128,11 +128,11 @@ def test_stopping_while_lambda_is_chosen_or_right_after_changes_nothing(
         calls += 1
         if calls == 3:
             raise KeyboardInterrupt
-        return ndcg(*arguments)
+        return trial(*arguments)
 
-    ndcg = tuning.Trials.ndcg
+    trial = tuning.trial
     with monkeypatch.context() as patch:
-        patch.setattr(tuning.Trials, "ndcg", stopped)
+        patch.setattr(tuning, "trial", stopped)
         with pytest.raises(KeyboardInterrupt):
             next(fit(run, split, config))
     assert not run.tuned

@@ -1,11 +1,9 @@
 """Runs of the softmax and the prices: the choice of λ, the path along ρ, and points added to it."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ from divmf.fitting import FINEST, GROWTH, Stall, ended, measure_both, refine, rh
 from divmf.prices import TOLERANCE
 from divmf.runs import Run
 from divmf.split import Split
-from divmf.tuning import Trials, l2_of, tuned
+from divmf.tuning import l2_of, trial, tuned
 
 CONFIG = TrainConfig(k=3, dim=8, l2=2.0, accuracy_epochs=15)
 
@@ -38,21 +36,16 @@ def path(tmp_path_factory: pytest.TempPathFactory, split: Split) -> Run:
 # ---- λ
 
 
-def trials(ndcg: Callable[[float], float]) -> Any:
-    """Trials that say this of a λ."""
-    return lambda *_: SimpleNamespace(ndcg=ndcg)
-
-
 def ndcg_of(peak: float) -> Any:
-    """Trials whose nDCG falls with the distance of λ from a peak."""
-    return trials(lambda l2: 1.0 - abs(np.log2(l2 / peak)) / 100)
+    """A trial whose nDCG falls with the distance of λ from a peak."""
+    return lambda _, config: 1.0 - abs(np.log2(config.l2 / peak)) / 100
 
 
 @pytest.mark.parametrize("peak", [0.3, 1.0, 5.0, 6.0, 8.0, 11.0, 16.0, 60.0, 400.0])
 def test_the_best_of_what_was_tried_is_taken_and_lies_within_a_quarter_of_an_octave_of_the_peak(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, peak: float
 ) -> None:
-    monkeypatch.setattr(tuning, "Trials", ndcg_of(peak))
+    monkeypatch.setattr(tuning, "trial", ndcg_of(peak))
     config = TrainConfig()
     run = Run.start(tmp_path / "run", split, config)
     found = tuned(run, split, config)
@@ -67,7 +60,7 @@ def test_the_best_of_what_was_tried_is_taken_and_lies_within_a_quarter_of_an_oct
 def test_the_search_for_lambda_ends_where_there_is_no_peak(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, peak: float
 ) -> None:
-    monkeypatch.setattr(tuning, "Trials", ndcg_of(peak))
+    monkeypatch.setattr(tuning, "trial", ndcg_of(peak))
     run = Run.start(tmp_path / "run", split, TrainConfig())
     found = tuned(run, split, TrainConfig())
     assert 0.01 <= found.l2 <= 1000
@@ -77,19 +70,19 @@ def test_the_search_for_lambda_ends_where_there_is_no_peak(
 def test_of_lambdas_that_tie_the_smallest_is_taken(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "Trials", trials(lambda _: 0.0))
+    monkeypatch.setattr(tuning, "trial", lambda *_: 0.0)
     found = tuned(Run.start(tmp_path / "run", split, TrainConfig()), split, TrainConfig())
     assert found.l2 == l2_of(tuning.ENDS[0])
 
 
 def test_lambda_is_chosen_once_and_kept(tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "Trials", ndcg_of(5.0))
+    monkeypatch.setattr(tuning, "trial", ndcg_of(5.0))
     config = TrainConfig()
     run = Run.start(tmp_path / "run", split, config)
     found = tuned(run, split, config)
     written = run.tuned_file.read_bytes()
     assert set(json.loads(written)) == {"l2", "tried"}
-    monkeypatch.setattr(tuning, "Trials", pytest.fail)
+    monkeypatch.setattr(tuning, "trial", pytest.fail)
     assert tuned(run, split, config) == found
     assert run.tuned_file.read_bytes() == written
 
@@ -100,7 +93,7 @@ def test_lambda_is_chosen_once_and_kept(tmp_path: Path, split: Split, monkeypatc
 def test_what_is_given_or_not_needed_is_not_chosen(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(tuning, "Trials", pytest.fail)
+    monkeypatch.setattr(tuning, "trial", pytest.fail)
     config = TrainConfig(**settings)
     run = Run.start(tmp_path / "run", split, config)
     assert tuned(run, split, config) is config
@@ -108,22 +101,20 @@ def test_what_is_given_or_not_needed_is_not_chosen(
     assert not run.tuned_file.exists()
 
 
-def test_a_trial_is_read_on_validation_alone(split: Split) -> None:
+def test_a_trial_is_a_fit_of_its_own_read_on_validation_alone(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blind = Split(split.train, split.valid, split.train)
-    assert Trials(split, CONFIG).ndcg(1.0) == Trials(blind, CONFIG).ndcg(1.0)
-    assert Trials(split, CONFIG).ndcg(1.0) > Trials(split, replace(CONFIG, l2=500.0)).ndcg(500.0)
-
-
-def test_a_trial_with_the_lambda_of_the_beginning_is_a_fit_from_the_start(tmp_path: Path, split: Split) -> None:
+    assert trial(blind, CONFIG) == trial(split, CONFIG)
+    assert trial(split, replace(CONFIG, l2=1.0)) > trial(split, replace(CONFIG, l2=500.0))
+    # from small vectors, it is the accuracy phase of a run
+    monkeypatch.setattr(tuning, "GROWN", 1)
     whole = finished(tmp_path / "run", split, replace(CONFIG, diversity_epochs=0))
-    made = Trials(split, CONFIG)
-    for l2 in (1.0, CONFIG.l2, 4.0, CONFIG.l2):  # none leaves a trace in the next
-        ndcg = made.ndcg(l2)
-        assert (ndcg == whole.curve.points[-1].valid["ndcg"]) == (l2 == CONFIG.l2)
+    assert trial(split, CONFIG) == whole.curve.points[-1].valid["ndcg"]
 
 
 def test_a_run_uses_the_lambda_it_chose(tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "Trials", ndcg_of(5.0))
+    monkeypatch.setattr(tuning, "trial", ndcg_of(5.0))
     config = replace(CONFIG, l2=None, accuracy_epochs=3, diversity_epochs=1)
     chosen = finished(tmp_path / "chosen", split, config)
     l2 = chosen.tuned["l2"]
