@@ -78,5 +78,5 @@ INTRODUCTION = """## The paper's claims, tried again
 `divmf reproduce all` with three seeds: the paper's settings, its five questions, under the honest protocol (settings
 chosen on validation, numbers read on test, seen items out of the lists). A claim **held** where the whole 95% interval
 over the seeds is on its side, **did not hold** where all of it is on the other, and is **not clear** between; of a
-claim with several numbers, some may hold in part. The Gowalla and Yelp data are stand-ins, not the paper's files. See
-[reproduce](reproduce.md)."""
+claim with several numbers, some may hold in part. Numbers are signed so that plus speaks for the claim (less Gini is a
+plus). The Gowalla and Yelp data are stand-ins, not the paper's files. See [reproduce](reproduce.md)."""

@@ -73,7 +73,8 @@ def verdicts(told: Reproduction) -> Section:
     prose = [
         f"Of {len(ours)} claims of the paper tried on {told.about['title']} with {told.n_seeds}: {words}.",
         "A claim held if the whole 95% interval over the seeds is on its side, did not hold if all of it is on the"
-        " other, and is not clear if the interval holds both; of claims with several numbers, some may hold in part.",
+        " other, and is not clear if the interval holds both; of claims with several numbers, some may hold in part."
+        " Numbers are signed so that plus speaks for the claim: less Gini is a plus.",
     ]
     table = Table(["", "here", "the claim"], rows, left=(0, 1, 2))
     return Section("What held", prose, tables=[table])
