@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import paper
-from benchmarks.frontier import BASES, DATASETS, KS, SEEDS, Place, Points, make_curves, places
+from benchmarks.frontier import BASES, DATASETS, KS, SEEDS, Place, Points, make_curves, methods_on, places
 from benchmarks.matched import LOSSES, METRICS, Cells, Key, start_of, table_of, verdict
 from benchmarks.readme import write_table
 from divmf.curve import Curve, Point
@@ -163,6 +163,10 @@ def about(name: str, folder: Path, seeds: Sequence[int]) -> str:
             said = "; ".join(f"{method} {', '.join(f'{key} {value}' for key, value in found.items())}"
                              for method, found in tuned.items())  # fmt: skip
             lines.append(f"Settings chosen on validation: {said or 'the defaults'}.")
+        every = [Place(name, base, seed, folder) for seed in seeds]
+        if left := [method for method in methods_on(base)
+                    if not all(place.file(method, k).exists() for place in every for k in KS)]:  # fmt: skip
+            lines.append(f"**Not made yet on this model: {', '.join(NAMES.get(method, method) for method in left)}.**")
     return "\n".join(lines)
 
 
