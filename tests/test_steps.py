@@ -8,15 +8,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit, log_expit
 from torch.testing import assert_close
 
 from divmf.config import TrainConfig
 from divmf.interactions import Interactions
 from divmf.kernels.pair_rows import fading, settle
+from divmf.kernels.pairs import HELD, _bpr_slopes
 from divmf.model import MF
 from divmf.runs import optimiser_tensors, restore_optimiser
 from divmf.sampling import slabs
-from divmf.steps import batch_loss, by_autograd, on_all_rows, on_touched_rows, side_by_side, steps_for
+from divmf.steps import batch_loss, by_autograd, on_all_rows, on_touched_rows, steps_for
 from divmf.training import accuracy_epoch, epoch_rng, optimisers_of
 
 
@@ -54,6 +56,30 @@ def test_the_compiled_steps_are_those_of_autograd_and_torchs_adam(accuracy: Any,
     assert found[0] == pytest.approx(found[1], rel=1e-9 if adam == "dense" else 1e-6)
     assert_close(compiled.users, plain.users, **close)
     assert_close(compiled.items, plain.items, **close)
+
+
+@pytest.mark.parametrize(("dtype", "close"), [(np.float32, 1e-5), (np.float64, 1e-13)])
+@given(st.lists(st.floats(-80, 80, width=32), min_size=1, max_size=HELD))
+def test_slopes_of_gaps_are_those_of_the_logistic_function(dtype: Any, close: float, gaps: list[float]) -> None:
+    slopes = np.array(gaps, dtype=dtype)
+    loss = _bpr_slopes(slopes)
+    exact = np.array(gaps, dtype=dtype).astype(np.float64)
+    assert loss == pytest.approx(-log_expit(exact).sum(), rel=close, abs=1e-13)
+    np.testing.assert_allclose(slopes, expit(-exact), rtol=close, atol=1e-34)
+
+
+def test_single_precision_trains_the_same_model() -> None:
+    data = some_data(90, 70, share=0.05)
+    config = TrainConfig(accuracy="bpr", negatives=2, batch=40, l2=0.01, learning_rate=0.02)
+    exact, single = some_model(data), some_model(data)
+    single = MF(single.users.detach().float(), single.items.detach().float(), single.bias.float())
+    losses = []
+    for model in (exact, single):
+        optimiser = optimisers_of(model, config)["accuracy"]
+        losses.append(steps_for(model, config)(model, data, config, optimiser, np.random.default_rng(3)))
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert_close(single.users.double(), exact.users, rtol=1e-3, atol=1e-4)
+    assert_close(single.items.double(), exact.items, rtol=1e-3, atol=1e-4)
 
 
 def test_without_l2_rows_and_dense_are_one_optimiser() -> None:
@@ -101,13 +127,15 @@ def test_a_row_left_alone_is_where_torchs_adam_would_have_it(before: int, gap: i
         table.grad = torch.randn(3, 4, generator=generator, dtype=torch.float64)
         optimiser.step()
     state = optimiser.state[table]
-    rows = tuple(tensor.detach().numpy().copy() for tensor in (table, state["exp_avg"], state["exp_avg_sq"]))
+    rows = np.stack([tensor.detach().numpy() for tensor in (table, state["exp_avg"], state["exp_avg_sq"])], axis=1)
     for _ in range(gap):
         table.grad = torch.zeros_like(table)
         optimiser.step()
     never, left = np.zeros((3, 2), dtype=np.int32), fading(before + 1, gap, np.dtype(np.float64))
-    settle(*rows, side_by_side(rows), never, gap, 0.01, left, 0, 3)
-    for found, expected in zip(rows, (table.detach(), state["exp_avg"], state["exp_avg_sq"]), strict=True):
+    values = np.empty((3, 4))
+    settle(values, rows, never, gap, 0.01, left, 0, 3)
+    settled = values, rows[:, 1], rows[:, 2]
+    for found, expected in zip(settled, (table.detach(), state["exp_avg"], state["exp_avg_sq"]), strict=True):
         assert_close(torch.from_numpy(found), expected, rtol=1e-6, atol=1e-8)
 
 

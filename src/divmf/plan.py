@@ -117,7 +117,8 @@ def accuracy_only(job: Job) -> Bytes:
         config = job.config
         if config.adam == "dense" or (config.adam is None and not is_large(job.users + job.items, config)):
             return order | {"gradients": 4 * config.dim * rows}
-        return order | {"last steps of rows": 8 * rows, "rows side by side": 12 * config.dim * rows}
+        # values beside the moments, and the moments once more while they are written
+        return order | {"last steps of rows": 8 * rows, "rows side by side": 8 * config.dim * rows}
     return {"sums of parts": sums_of_parts(job), "scores": scores(job)}
 
 

@@ -12,7 +12,7 @@ from divmf.interactions import Interactions
 from divmf.threads import Place, ahead
 
 BITS = 1 << 26  # bytes that a table of who has met what may take, a bit each; beyond, rows are searched
-SLAB = 1 << 14  # pairs drawn at a time: enough that threads seldom meet, and a small epoch has several
+SLAB, SLABS = 1 << 14, 16  # pairs drawn at a time: enough that threads seldom meet, but an epoch has several
 SHUFFLED = 1 << 23  # up to so many, each process draws the order of all; of more, the places of its own
 
 
@@ -44,6 +44,8 @@ def dealt(n: int, size: int, rng: np.random.Generator, place: Place) -> Batches:
         order, bounds = shuffled_batches(first, n, whole, size, draw_key(rng))
         return Batches(order, bounds, order, first)
     shuffled = rng.permutation(whole)
+    if n == whole:
+        return Batches(shuffled, np.append(np.arange(0, whole, size), whole), np.arange(whole), 0)
     places = np.flatnonzero((shuffled >= first) & (shuffled < first + n))
     bounds = np.searchsorted(places, np.append(np.arange(0, whole, size), whole))
     return Batches(shuffled[places] - first, bounds, places, 0)
@@ -82,7 +84,7 @@ def slabs(train: Interactions, size: int, negatives: int, rng: np.random.Generat
     key, row = draw_key(rng), (train.n_items + 7) // 8
     met = np.zeros((train.n_users, row) if train.n_users * row <= BITS else (0, 0), dtype=np.uint8)
     mark(matrix.indptr, matrix.indices, met)
-    at_once = max(1, SLAB // size)
+    at_once = max(1, min(SLAB // size, (len(bounds) - 1) // SLABS))
 
     def draw(batch: int) -> Slab:
         own = bounds[batch : batch + at_once + 1]

@@ -21,6 +21,7 @@ from divmf.model import MF
 from divmf.sampling import Slab, slabs
 from divmf.threads import in_parts
 
+MEAN, SQUARE = "exp_avg", "exp_avg_sq"  # as torch calls Adam's moments
 Steps = Callable[[MF, Interactions, TrainConfig, torch.optim.Adam, np.random.Generator], float]
 
 
@@ -97,9 +98,10 @@ def on_all_rows(
     """As `by_autograd`, compiled: Adam passes over every row at every step."""
     from divmf.kernels.pairs import adam_step, add_gradients, train_pairs
 
-    users, items = (arrays_of(table, optimiser) for table in (model.users, model.items))
-    tables, moments = (users[0], items[0]), (*users[1:], *items[1:])
-    gradients, group = (np.zeros_like(users[0]), np.zeros_like(items[0])), optimiser.param_groups[0]
+    users, items = (table.detach().numpy() for table in (model.users, model.items))
+    tables, states = (users, items), [moments_of(table, optimiser) for table in (model.users, model.items)]
+    moments: Any = tuple(state[name].numpy() for state in states for name in (MEAN, SQUARE))
+    gradients, group = (np.zeros_like(users), np.zeros_like(items)), optimiser.param_groups[0]
     how, is_bpr, bias = (group["lr"], group["weight_decay"]), config.accuracy == "bpr", model.bias.numpy()
     done, total, alone = steps_done(model, optimiser), 0.0, comm.size() == 1
     for slab in slabs(train, pairs_per_step(config), config.negatives, rng):
@@ -107,7 +109,7 @@ def on_all_rows(
             total += train_pairs(is_bpr, *tables, bias, moments, gradients, done, *how, *slab)
         else:
             for number, batch in enumerate(slab.batches(), start=1):
-                total += add_gradients(is_bpr, *tables, bias, gradients, *batch, 0, len(batch[0]))
+                total += add_gradients(is_bpr, *tables, bias, gradients, *batch)
                 comm.add_up(gradients[1])
                 adam_step(*tables, moments, gradients, done + number, *how)
         done += len(slab.bounds) - 1
@@ -121,8 +123,7 @@ def on_touched_rows(
     """As `by_autograd`, compiled: rows are brought up to date when a batch needs them, and all at the end."""
     from divmf.kernels.pair_rows import fading, room_for, settle, train_rows
 
-    tables = [arrays_of(table, optimiser) for table in (model.users, model.items)]
-    users, items = map(side_by_side, tables)
+    users, items = (side_by_side(table, optimiser) for table in (model.users, model.items))
     seen = np.zeros((model.n_users, 2), dtype=np.int32), np.zeros((model.n_items, 2), dtype=np.int32)
     done, size = steps_done(model, optimiser), pairs_per_step(config)
     n_steps, rate = math.ceil(comm.place(len(train)).whole / size), optimiser.param_groups[0]["lr"]
@@ -135,20 +136,28 @@ def on_touched_rows(
             *room, *slab,
         )  # fmt: skip
         step += len(slab.bounds) - 1
-    for table, rows, when in zip(tables, (users, items), seen, strict=True):
-        in_parts(partial(settle, *table, rows, when, n_steps, rate, left), len(rows))
+    for table, rows, when in zip((model.users, model.items), (users, items), seen, strict=True):
+        in_parts(partial(settle, table.detach().numpy(), rows, when, n_steps, rate, left), len(rows))
     count_steps(model, optimiser, done + n_steps)
     return float(comm.total(total))
 
 
-def side_by_side(table: tuple[Array, Array, Array]) -> Array:
-    """A table and its moments as one, so that what a step needs of a row is fetched at once.  (n, 3, dim)"""
-    from divmf.kernels.pair_rows import pack
+def side_by_side(table: Tensor, optimiser: torch.optim.Adam) -> Array:
+    """A table and its moments as one, so that what a step needs of a row is fetched at once.  (n, 3, dim)
 
-    values = table[0]
-    rows = np.empty((len(values), 3, values.shape[1]), dtype=values.dtype)
-    in_parts(partial(pack, *table, rows), len(values))
-    return rows
+    The moments stay there from epoch to epoch: what torch has of them are views.
+    """
+    (n, dim), state = table.shape, moments_of(table, optimiser)
+    mean = state[MEAN]
+    if mean.stride(0) == 3 * dim:
+        rows = mean.as_strided((n, 3, dim), (3 * dim, dim, 1), mean.storage_offset() - dim)
+    else:
+        rows = torch.from_numpy(np.empty((n, 3, dim), dtype=table.detach().numpy().dtype))
+        for place, name in enumerate((MEAN, SQUARE), start=1):
+            rows[:, place] = state[name]
+            state[name] = rows[:, place]
+    rows[:, 0] = table.detach()
+    return rows.numpy()
 
 
 def train_shared_rows(
@@ -177,14 +186,14 @@ def train_shared_rows(
     return total
 
 
-def arrays_of(table: Tensor, optimiser: torch.optim.Adam) -> tuple[Array, Array, Array]:
-    """A table of vectors and Adam's two moments of it, as arrays over the same memory."""
-    state = optimiser.state[table]
+def moments_of(table: Tensor, optimiser: torch.optim.Adam) -> dict[str, Tensor]:
+    """What torch keeps of Adam for a table; zeros at first."""
+    state: dict[str, Tensor] = optimiser.state[table]
     if not state:
         state["step"] = torch.tensor(0.0)
-        for moment in ("exp_avg", "exp_avg_sq"):  # numpy asks for large pages, where rows far apart are found sooner
+        for moment in (MEAN, SQUARE):  # numpy asks for large pages, where rows far apart are found sooner
             state[moment] = torch.from_numpy(np.zeros_like(table.detach().numpy()))
-    return table.detach().numpy(), state["exp_avg"].detach().numpy(), state["exp_avg_sq"].detach().numpy()
+    return state
 
 
 def steps_done(model: MF, optimiser: torch.optim.Adam) -> int:

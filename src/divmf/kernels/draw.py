@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit, prange
 
 from divmf.ids import Array
+from divmf.kernels.prefetch import AHEAD, prefetch
 
 ATTEMPTS = 64
 
@@ -61,6 +62,9 @@ def negatives(
     """
     each = drawn.shape[1]
     for place in range(len(users)):
+        if not met.size and place + 2 * AHEAD < len(users):
+            prefetch(offsets, users[place + 2 * AHEAD])
+            prefetch(items, offsets[users[place + AHEAD]])
         user = users[place]
         start, end = offsets[user], offsets[user + 1]
         for number in range(each):

@@ -17,6 +17,7 @@ from numba import njit
 
 from divmf.ids import Array
 from divmf.kernels.pairs import BETA_1, BETA_2, EPSILON, add_gradients
+from divmf.kernels.prefetch import AHEAD, prefetch
 
 RATIO = BETA_1 / np.sqrt(BETA_2)
 NEGLIGIBLE = 1e-30  # a mean that has fallen so far is zero; smaller numbers are slow to compute with
@@ -43,6 +44,8 @@ def fading(done: int, n_steps: int, dtype: Any) -> Fading:
 def _number(ids: Array, seen: Array, step: int, touched: Array, gaps: Array, count: int, places: Array) -> int:
     """places = where each of the rows stands among those this step touches; how many there are, with the new ones."""
     for number in range(len(ids)):
+        if number + AHEAD < len(ids):
+            prefetch(seen, ids[number + AHEAD])
         row = ids[number]
         if seen[row, 0] != step:
             touched[count], gaps[count] = row, step - 1 - seen[row, 0]
@@ -57,6 +60,8 @@ def _fetch(rows: Rows, touched: Array, gaps: Array, step: int, rate: float, fadi
     """now = the values of the rows touched at the end of a step; they were last updated `gaps` steps before."""
     tail, epsilons, _, _, ratio = fading
     for place in range(len(touched)):
+        if place + AHEAD < len(touched):
+            prefetch(rows, touched[place + AHEAD])
         row, gap = touched[place], gaps[place]
         if gap == 0:
             for d in range(rows.shape[2]):
@@ -79,6 +84,8 @@ def _step(
     scale, correction = number(rate / (1 - BETA_1**step)), number(1 / np.sqrt(1 - BETA_2**step))
     new, new_square, epsilon, decay = number(1 - BETA_1), number(1 - BETA_2), number(EPSILON), number(l2)
     for place in range(len(touched)):
+        if place + AHEAD < len(touched):
+            prefetch(rows, touched[place + AHEAD])
         row, left, left_square = touched[place], fallen[gaps[place] + 1], fallen_square[gaps[place] + 1]
         for d in range(rows.shape[2]):
             slope = gradient[place, d] + decay * now[place, d]
@@ -133,7 +140,7 @@ def batch_gradients(
     _fetch(items, which_items, some_items.gaps, step - 1, rate, fading, some_items.now)
     loss = add_gradients(
         is_bpr, some_users.now, some_items.now, bias[which_items], (some_users.gradient, some_items.gradient),
-        user_place, met_place, unmet_place, 0, size,
+        user_place, met_place, unmet_place,
     )  # fmt: skip
     return loss, n_users, n_items
 
@@ -170,23 +177,15 @@ def train_rows(
 
 
 @njit(cache=True, nogil=True)
-def pack(values: Array, means: Array, squares: Array, rows: Rows, first: int, last: int) -> None:
-    """The rows first … last − 1 of a table and its moments, side by side."""
-    for row in range(first, last):
-        for d in range(values.shape[1]):
-            rows[row, 0, d], rows[row, 1, d], rows[row, 2, d] = values[row, d], means[row, d], squares[row, d]
-
-
-@njit(cache=True, nogil=True)
 def settle(
-    values: Array, means: Array, squares: Array, rows: Rows, seen: Array, step: int, rate: float, fading: Fading,
-    first: int, last: int,
-) -> None:  # fmt: skip
-    """Put the rows first … last − 1 back, at the end of a step, as Adam on all rows would have them there."""
+    values: Array, rows: Rows, seen: Array, step: int, rate: float, fading: Fading, first: int, last: int
+) -> None:
+    """values, and the moments in rows = those of first … last − 1 at the end of a step, as by Adam on all rows."""
     _, _, fallen, fallen_square, _ = fading
     gaps = step - seen[first:last, 0]
     _fetch(rows, np.arange(first, last), gaps, step, rate, fading, values[first:last])
     for row in range(first, last):
+        gap = gaps[row - first]
         for d in range(values.shape[1]):
-            means[row, d] = rows[row, 1, d] * fallen[gaps[row - first]]
-            squares[row, d] = rows[row, 2, d] * fallen_square[gaps[row - first]]
+            rows[row, 1, d] *= fallen[gap]
+            rows[row, 2, d] *= fallen_square[gap]

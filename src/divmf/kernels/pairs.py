@@ -11,13 +11,15 @@ import numpy as np
 from numba import njit
 
 from divmf.ids import Array
+from divmf.kernels.best import VECTOR
+from divmf.kernels.rows import exp
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as the paper and torch set them
 Moments = tuple[Array, Array, Array, Array]
-HELD = 512  # factors of at most 2 whose product is a number
+HELD = 128  # scores made before the first of their gradients is added: enough for vectors, few enough for the cache
 
 
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, fastmath=VECTOR)
 def _dot(ones: Array, one: int, others: Array, other: int) -> Any:
     """ones[one] · others[other]; the order of the sum is left to the compiler, so that it can use vectors."""
     total = ones.dtype.type(0)
@@ -26,11 +28,32 @@ def _dot(ones: Array, one: int, others: Array, other: int) -> Any:
     return total
 
 
-@njit(cache=True)
-def _add(table: Array, row: int, factor: float, others: Array, other: int) -> None:
-    """table[row] += factor · others[other]."""
-    for d in range(table.shape[1]):
-        table[row, d] += factor * others[other, d]
+@njit(cache=True, fastmath=VECTOR, error_model="numpy")
+def _bpr_slopes(gaps: Array) -> float:
+    """gaps ← σ(−gap), the slope of −log σ(gap), turned round; the sum of −log σ(gap) over at most HELD of them.
+
+    −log σ(gap) = max(−gap, 0) + log(1 + exp(−|gap|)), one logarithm for all: a product of so many factors of at most 2
+    is a number.
+    """
+    one = gaps.dtype.type(1)
+    total, product = 0.0, 1.0
+    for place in range(len(gaps)):
+        gap = gaps[place]
+        decay = exp(-abs(gap)) if gaps.itemsize == 4 else np.exp(-abs(gap))
+        gaps[place] = (decay if gap > 0 else one) / (one + decay)
+        total += max(-gap, 0.0)
+        product *= 1.0 + decay  # in double precision: what is lost of a small one counts here
+    return float(total + np.log(product))
+
+
+@njit(cache=True, fastmath=VECTOR)
+def _mse_slopes(scores: Array) -> float:
+    """scores ← 2·score, the slope of its square; the sum of the squares."""
+    total = 0.0
+    for place in range(len(scores)):
+        total += scores[place] ** 2
+        scores[place] *= 2
+    return total
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")  # where division may raise, it is done one by one
@@ -49,43 +72,51 @@ def _adam(values: Array, gradient: Array, mean: Array, square: Array, step: int,
         values[place] -= scale * mean[place] / (np.sqrt(square[place]) * correction + epsilon)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def add_gradients(
     is_bpr: bool, users: Array, items: Array, bias: Array, gradients: tuple[Array, Array],
-    user_of: Array, met: Array, unmet: Array, first: int, last: int,
+    user_of: Array, met: Array, unmet: Array,
 ) -> float:  # fmt: skip
-    """Add the gradients of the pairs first … last − 1 (an item met, its items not met); the sum of their losses."""
+    """Add the gradients of some pairs (an item met, its items not met); the sum of their losses.
+
+    A few pairs at a time, three loops: scores, slopes (made in vectors), gradients. The last one is written out, not
+    two calls: arrays that might overlap for all a called function knows cost it three times as much.
+    """
     user_gradient, item_gradient = gradients
-    number = bias.dtype.type
-    total, product, factors = 0.0, 1.0, 0
-    for place in range(first, last):
-        user, good = user_of[place], met[place]
-        positive = _dot(users, user, items, good) + bias[good]
-        slope_met = 0.0
-        if not is_bpr:
-            total, slope_met = total + (1 - positive) ** 2, -2 * (1 - positive)
-        for column in range(unmet.shape[1]):
-            item = unmet[place, column]
-            if item == good:  # a user who met everything has no negative
-                total += np.log(2.0) if is_bpr else 0.0
-                continue
-            negative = _dot(users, user, items, item) + bias[item]
-            if is_bpr:  # −log σ(gap) = max(−gap, 0) + log(1 + exp(−|gap|)); one logarithm for many of them
-                gap = positive - negative
-                decay = np.exp(-abs(gap))
-                total, product, factors = total + max(-gap, 0.0), product * (1 + decay), factors + 1
-                if factors == HELD:
-                    total, product, factors = total + np.log(product), 1.0, 0
-                slope = (decay if gap > 0 else 1.0) / (1 + decay)  # σ(−gap)
-                slope_met -= slope
-            else:
-                total += negative**2
-                slope = 2 * negative
-            _add(user_gradient, user, number(slope), items, item)
-            _add(item_gradient, item, number(slope), users, user)
-        _add(user_gradient, user, number(slope_met), items, good)
-        _add(item_gradient, good, number(slope_met), users, user)
-    return float(total + np.log(product))
+    each, total = unmet.shape[1], 0.0
+    at_once = max(1, HELD // each)
+    positives, slopes = np.empty(at_once, users.dtype), np.empty((at_once, each), users.dtype)
+    for first in range(0, len(met), at_once):
+        size = min(at_once, len(met) - first)
+        for place in range(size):
+            user, good = user_of[first + place], met[first + place]
+            positives[place] = _dot(users, user, items, good) + bias[good]
+            for column in range(each):
+                item = unmet[first + place, column]
+                score = _dot(users, user, items, item) + bias[item]
+                slopes[place, column] = positives[place] - score if is_bpr else score
+                if item == good:  # a user who met everything has no negative
+                    slopes[place, column] = 0
+        made = slopes[:size].ravel()
+        total += _bpr_slopes(made) if is_bpr else _mse_slopes(made)
+        for place in range(size):
+            user, good = user_of[first + place], met[first + place]
+            slope_met = users.dtype.type(0)
+            if not is_bpr:
+                total, slope_met = total + (1 - positives[place]) ** 2, -2 * (1 - positives[place])
+            for column in range(each):
+                item, slope = unmet[first + place, column], slopes[place, column]
+                if item == good:
+                    continue
+                if is_bpr:
+                    slope_met -= slope
+                for d in range(users.shape[1]):
+                    user_gradient[user, d] += slope * items[item, d]
+                    item_gradient[item, d] += slope * users[user, d]
+            for d in range(users.shape[1]):
+                user_gradient[user, d] += slope_met * items[good, d]
+                item_gradient[good, d] += slope_met * users[user, d]
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -112,7 +143,7 @@ def train_pairs(
     """
     total = 0.0
     for batch in range(len(bounds) - 1):
-        first, last = bounds[batch], bounds[batch + 1]
-        total += add_gradients(is_bpr, users, items, bias, gradients, user_of, met, unmet, first, last)
+        pairs = slice(bounds[batch], bounds[batch + 1])
+        total += add_gradients(is_bpr, users, items, bias, gradients, user_of[pairs], met[pairs], unmet[pairs])
         adam_step(users, items, moments, gradients, step + batch + 1, rate, l2)
     return total
