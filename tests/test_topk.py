@@ -372,7 +372,8 @@ def test_compiled_lists_are_those_of_the_readable_way():
     seen = sparse.csr_array((rng.random((50, 90)) < 0.4).astype(np.float32))
     more = seen + sparse.csr_array((rng.random((50, 90)) < 0.1).astype(np.float32))
     rows = rng.permutation(50)[:30]
-    for width in (1, 5, 40, 90):
+    model.items[[7, 40, 41]] = torch.nan  # what is not a number is no candidate, and hides none
+    for width in (1, 5, 11, 40, 90):
         compiled = recommend_each(model, [seen, more], width, rows)
         exact = MF(*(tensor.double() for tensor in model.tensors().values()))
         for (items, scores), (other, other_scores) in zip(

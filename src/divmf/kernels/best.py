@@ -10,6 +10,7 @@ from divmf.ids import Array
 
 LANES = 64  # numbers that a compiled loop takes at a time; what is left over it takes one by one
 LOOSE = 16  # a first threshold may let through a sixteenth more than is wanted
+Scratch = tuple[Array, Array, Array, Array]  # two of float32, two of int32, each longer than a row by LANES
 VECTOR = {"reassoc", "contract", "nsz"}  # lets the compiler use vectors; NaN and infinity stay what they are
 
 
@@ -100,7 +101,8 @@ def _last_tie(row: Array, values: Array, wanted: int, threshold: Any) -> int:
 def _fold(row: Array, maxima: Array) -> None:
     """maxima[j] = the largest of the row's places j, j + n, j + 2n, … with n maxima."""
     n = len(maxima)
-    maxima[:] = row[:n]
+    for j in range(n):
+        maxima[j] = row[j] if row[j] > -np.inf else np.float32(-np.inf)  # what is not a number hides nothing
     for start in range(n, len(row), n):
         size = min(n, len(row) - start)
         fold = row[start : start + size]
@@ -137,24 +139,41 @@ def _collect(row: Array, maxima: Array, threshold: Any, chosen: Array, places: A
 
 
 @njit(cache=True, nogil=True)
-def best_of_row(row: Array, n_first: int, kept: Array, scratch: tuple[Array, Array, Array, Array]) -> Any:
+def scratch_for(n_items: int) -> Scratch:
+    """Room to work in for rows of so many items."""
+    values = np.empty((2, n_items + LANES), dtype=np.float32)
+    numbers = np.empty((2, n_items + LANES), dtype=np.int32)
+    return values[0], values[1], numbers[0], numbers[1]
+
+
+@njit(cache=True, nogil=True)
+def within_reach(row: Array, wanted: int, scratch: Scratch) -> tuple[int, Any, Any]:
+    """The `wanted` largest scores of the row and few more: how many, the lowest they may be, and the largest of them.
+
+    The scores are then at the beginning of scratch[1], in no order, and their places in scratch[3].
+
+    Of the maxima of groups of items, as many as are wanted reach the threshold, and so do as many scores; few more do,
+    and only in these groups.
+    """
+    maxima, scores, chosen, places = scratch
+    n_groups = -(-len(row) // max(1, int(np.sqrt(len(row) / wanted))))
+    _fold(row, maxima[:n_groups])
+    lowest, highest = _range(maxima[:n_groups])
+    threshold = _threshold(_padded(maxima, n_groups), wanted, wanted + wanted // LOOSE, lowest, highest)
+    return _collect(row, maxima[:n_groups], threshold, chosen, places, scores), threshold, highest
+
+
+@njit(cache=True, nogil=True)
+def best_of_row(row: Array, n_first: int, kept: Array, scratch: Scratch) -> Any:
     """Fill `kept` with the items of the row's largest scores, ties to the lowest number; the largest score.
 
     The n_first best stand first, otherwise in no order: sorting would take longer than the rest.
 
-    scratch   two arrays of float32, two of int32, each longer than the row by LANES
-
-    Of the maxima of groups of items, as many as are wanted reach the first threshold, and so do as many scores; few
-    more do, and only in these groups. Among what they hold the exact threshold is found.
+    Among those within reach the exact threshold is found.
     """
-    n_items, wanted = len(row), len(kept)
-    n_groups = -(-n_items // max(1, int(np.sqrt(n_items / wanted))))
-    maxima, scores, chosen, places = scratch
-    _fold(row, maxima[:n_groups])
-    lowest, highest = _range(maxima[:n_groups])
-    threshold = _threshold(_padded(maxima, n_groups), wanted, wanted + wanted // LOOSE, lowest, highest)
-    size = _collect(row, maxima[:n_groups], threshold, chosen, places, scores)
-    scores = _padded(scores, size)
+    wanted = len(kept)
+    size, threshold, highest = within_reach(row, wanted, scratch)
+    scores, places = _padded(scratch[1], size), scratch[3]
     last = _threshold(scores, wanted, wanted, threshold, highest)
     last_tie = _last_tie(row, scores, wanted, last)
     first, first_tie = last, last_tie

@@ -11,7 +11,7 @@ from numba import njit
 
 from divmf import comm
 from divmf.ids import Array
-from divmf.kernels.best import LANES, VECTOR, best_of_row
+from divmf.kernels.best import VECTOR, best_of_row, scratch_for
 from divmf.kernels.rows import exp, exp_row, rows_at_once
 from divmf.threads import Place, in_parts
 
@@ -125,8 +125,7 @@ def mass_part(
     """
     n_items = len(block.items)
     held = np.empty((at_once, n_items), dtype=np.float32)
-    values, numbers = np.empty((2, n_items + LANES), np.float32), np.empty((2, n_items + LANES), np.int32)
-    scratch = values[0], values[1], numbers[0], numbers[1]
+    scratch = scratch_for(n_items)
     total = 0.0
     for start in range(first, last, at_once):
         rows = held[: min(at_once, last - start)]

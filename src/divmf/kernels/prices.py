@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from divmf.ids import Array
-from divmf.kernels.select import largest_of_row
+from divmf.kernels.select import largest_of
 
 
 @njit(cache=True, nogil=True)
@@ -26,13 +26,13 @@ def reprice_part(
     width, k = items.shape[1], lists.shape[1]
     priced = np.empty(width, dtype=np.float32)
     places = np.empty(k, dtype=np.int64)
-    best = np.empty(k, dtype=np.float32)
+    best, every = np.empty(k, dtype=np.float32), np.arange(width)
     for number in range(first, last):
         user = users[number]
         for place in range(width):
             item = items[user, place]
             priced[place] = scores[user, place] - price[item] if item >= 0 else -np.inf
-        largest_of_row(priced, places, best)
+        largest_of(priced, every, places, best)
         # without a limit, the candidates are all items that the user has left
         certain[number] = fresh or limit[user] == -np.inf or best[k - 1] > limit[user] + fall[found_in[user]]
         if not certain[number]:

@@ -9,11 +9,12 @@ import numpy as np
 from numba import njit
 
 from divmf.ids import Array
-from divmf.kernels.best import VECTOR, float_of
-from divmf.kernels.select import largest_of_row
+from divmf.kernels.best import VECTOR, float_of, scratch_for, within_reach
+from divmf.kernels.select import largest_of
 
 ROWS_BYTES = 1 << 20  # rows of scores at a time: what a second-level cache holds
 LEAST_ROWS, MOST_ROWS = 96, 256  # but with fewer rows at a time, multiplying takes longer than the cache saves
+LONG = 8  # a row so many times as long as its list is first cut down to what may belong to it
 LOG2_E = np.float32(1.4426950408889634)
 LEAST_POWER = np.float32(-126.0)  # of two, in float32
 
@@ -124,8 +125,10 @@ def top_part(
     offsets, seen   the items each user has seen, as CSR matrices, each holding all of the one before: lists are made
                     for every one of them
     """
-    block = np.empty((at_once, items_t.shape[1]), dtype=np.float32)
+    n_items, width = items_t.shape[1], best_items[0].shape[1]
+    block = np.empty((at_once, n_items), dtype=np.float32)
     vectors = np.empty((at_once, items_t.shape[0]), dtype=np.float32)
+    scratch, every = scratch_for(n_items), np.arange(n_items, dtype=np.int32)
     for start in range(first, last, at_once):
         size = min(at_once, last - start)
         rows = block[:size]
@@ -133,9 +136,21 @@ def top_part(
             vectors[r] = users[chosen[start + r]]
         np.dot(vectors[:size], items_t, rows)
         for r in range(size):
-            row, user = rows[r], chosen[start + r]
+            row, user, at = rows[r], chosen[start + r], start + r
             _add_bias(row, bias)
             for matrix in range(len(offsets)):
+                as_before = matrix > 0  # the list stays, if nothing of it is taken out
+                lowest = best_scores[matrix - 1][at, width - 1] if as_before else np.float32(-np.inf)
                 for place in range(offsets[matrix][user], offsets[matrix][user + 1]):
-                    row[seen[matrix][place]] = -np.inf
-                largest_of_row(row, best_items[matrix][start + r], best_scores[matrix][start + r])
+                    item = seen[matrix][place]
+                    as_before &= row[item] < lowest
+                    row[item] = -np.inf
+                if as_before:
+                    best_items[matrix][at] = best_items[matrix - 1][at]
+                    best_scores[matrix][at] = best_scores[matrix - 1][at]
+                    continue
+                scores, items = row, every
+                if width * LONG <= n_items:
+                    count, _, _ = within_reach(row, width, scratch)
+                    scores, items = scratch[1][:count], scratch[3][:count]
+                largest_of(scores, items, best_items[matrix][at], best_scores[matrix][at])
