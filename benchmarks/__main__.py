@@ -12,6 +12,7 @@ BENCHMARKS = {
     "lists": "lists",
     "evaluation": "evaluation",
     "job": "whole_job",
+    "path": "path",
     "growth": "growth",
     "scaling": "scaling",
     "marketplace": "market",
