@@ -43,9 +43,10 @@ def dealt(n: int, size: int, rng: np.random.Generator, place: Place) -> Batches:
     if whole > SHUFFLED:
         order, bounds = shuffled_batches(first, n, whole, size, draw_key(rng))
         return Batches(order, bounds, order, first)
-    shuffled = rng.permutation(whole)
+    shuffled = np.arange(whole, dtype=np.int32)
+    rng.shuffle(shuffled)
     if n == whole:
-        return Batches(shuffled, np.append(np.arange(0, whole, size), whole), np.arange(whole), 0)
+        return Batches(shuffled, np.append(np.arange(0, whole, size), whole), np.arange(whole, dtype=np.int32), 0)
     places = np.flatnonzero((shuffled >= first) & (shuffled < first + n))
     bounds = np.searchsorted(places, np.append(np.arange(0, whole, size), whole))
     return Batches(shuffled[places] - first, bounds, places, 0)
