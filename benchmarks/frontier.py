@@ -151,10 +151,14 @@ def variants_of(name: str) -> Sequence[Mapping[str, Any]]:
 
 
 def area(name: str, model: Recommender, split: Split, settings: Mapping[str, Any]) -> float:
-    """Mean of 1 − Gini over losses of 0 to 20% of validation nDCG."""
+    """`evenness` of a validation curve."""
     made = curve(name, model, split, KS[0], settings, part="valid")
-    kept, even = made.ndcg.mean(axis=1), 1 - made.gini
-    return float(np.mean([even[kept >= (1 - loss) * kept[0]].max() for loss in np.linspace(0, 0.2, 21)]))
+    return evenness(made.ndcg.mean(axis=1), made.gini)
+
+
+def evenness(kept: Array, uneven: Array) -> float:
+    """Mean of 1 − Gini over losses of 0 to 20% of nDCG, from both at the points of a curve, the model itself first."""
+    return float(np.mean([1 - uneven[kept >= (1 - loss) * kept[0]].min() for loss in np.linspace(0, 0.2, 21)]))
 
 
 def curve(

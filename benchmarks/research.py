@@ -12,17 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.frontier import Place, chosen, curve, trained
+from benchmarks.frontier import Place, Run, area, chosen, evenness, trained
 from benchmarks.side_by_side import table
 
 DATASETS, SEEDS, K = ("ml-1m", "epinions-15", "lastfm-15"), (0, 1, 2), 5
-EPOCHS, LOSSES = 80, np.linspace(0, 0.2, 21)
-
-
-def evenness(points: list[tuple[float, float]]) -> float:
-    """The mean over losses of the most even lists, from (nDCG, Gini) of each point; the first is the model itself."""
-    kept, uneven = np.array(points).T
-    return float(np.mean([1 - uneven[kept >= (1 - loss) * kept[0]].min() for loss in LOSSES]))
+EPOCHS = 80
 
 
 def looked_at(model: Any, split: Any) -> tuple[float, float]:
@@ -94,29 +88,20 @@ def diversity(folder: Path, seeds: tuple[int, ...]) -> None:
             place = Place(name, "softmax", seed, folder)
             split = place.split()
             base = trained(place, split)
-            l2 = float(base_l2(place))
-            made = {
-                method: curve(method, base, split, K, chosen(place, method, base, split), "valid")
-                for method in ("prices", "divmf")
-            }
+            l2 = float(Run.open(place.run).tuned["l2"])
             areas = {
-                method: evenness(list(zip(points.ndcg.mean(axis=1), points.gini, strict=True)))
-                for method, points in made.items()
+                method: area(method, base, split, chosen(place, method, base, split)) for method in ("prices", "divmf")
             }
             for rate in (0.001, 0.003):
-                areas[f"divmf, item bias trained, rate {rate}"] = evenness(list(with_bias(base.weights, split, rate)))
-                areas[f"softmax + L_div, rate {rate}"] = evenness(list(jointly(base.weights, split, rate, l2)))
-            for way, area in areas.items():
-                found.setdefault(way, []).append(area)
+                made = {
+                    "divmf, item bias trained": with_bias(base.weights, split, rate),
+                    "softmax + L_div": jointly(base.weights, split, rate, l2),
+                }
+                areas |= {f"{way}, rate {rate}": evenness(*np.array(list(points)).T) for way, points in made.items()}
+            for way, even in areas.items():
+                found.setdefault(way, []).append(even)
         rows += [[name, way, f"{np.mean(areas):.4f}", f"{np.std(areas, ddof=1):.4f}"] for way, areas in found.items()]
     table(["dataset", "way", "mean of 1 − Gini over 0–20% loss", "deviation over seeds"], rows)
-
-
-def base_l2(place: Place) -> float:
-    """λ of the model of a place."""
-    from divmf.runs import Run
-
-    return float(Run.open(place.run).tuned["l2"])
 
 
 def mixed_negatives(seeds: tuple[int, ...]) -> None:
@@ -145,7 +130,7 @@ def mixed_negatives(seeds: tuple[int, ...]) -> None:
                 draw.negatives = negatives
                 with tempfile.TemporaryDirectory() as run:
                     fitted = DivMF(preset="paper", seed=seed, diversity_epochs=0).fit(split, run)
-                found[way].append(fitted.curve.base.valid["ndcg"])
+                    found[way].append(fitted.curve.base.valid["ndcg"])
         rows += [[name, way, f"{np.mean(best):.4f}", f"{np.std(best, ddof=1):.4f}"] for way, best in found.items()]
     draw.negatives = uniform
     table(["dataset", "negatives of BPR", "best validation nDCG@5", "deviation over seeds"], rows)

@@ -183,8 +183,8 @@ best value up to there; the end of the curve if it never loses so much), average
 resampled users: how well accuracy is known decides how well the place on the curve is. A method's settings other than
 its knob are chosen on validation (seed 0, k = 5, the area over its validation curve) and used for all seeds and k. At
 1% nothing can be told from noise. The curves of prices and DivMF end where a quarter of validation nDCG is lost; where
-the softmax model is so much better than BPR that this is still near BPR's accuracy, the second frame shows that end, and
-DivMF on softmax, whose row then stays the same from loss to loss, would go further. One command makes it all:
+the softmax model is so much better than BPR that this is still near BPR's accuracy, the second frame shows that end,
+and DivMF on softmax, whose row then stays the same from loss to loss, would go further. One command makes it all:
 
     make results"""
 
