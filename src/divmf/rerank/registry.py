@@ -119,7 +119,8 @@ ALL = (
     Method(bayes_rule, "a", (0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1), "Vargas & Castells, RecSys 2014"),
     Method(dual_prices, "c", (inf, 50, 20, 10, 7, 5, 3, 2, 1.5, 1), "Held, Wolfe & Crowder, Math. Programming 1974"),
     Method(sinkhorn, "rho", TENTHS, "Cuturi, NIPS 2013"),
-    Method(popcon, "beta", (0, 1, 3, 5, 10, 15, 20, 30, 50, 100, 300, 1000, 3000), "Jeon et al., PAKDD 2023"),
+    Method(popcon, "beta", (0, 10, *(round(10 ** (quarter / 4)) for quarter in range(6, 25))),  # to a million
+           "Jeon et al., PAKDD 2023"),
     Method(sapid, "c", (1, 10, 15, 20, 30, 50, 75, 100), "Kim & Kang, WSDM 2025"),
     Method(maxflow_coverage, "t_h", TENTHS[::-1], "Adomavicius & Kwon, INFORMS J. on Computing 2014"),
     Method(mincost_flow, "alpha", (1, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05, 0), "Antikacioglu & Ravi, KDD 2017",
