@@ -16,7 +16,7 @@ def accurate(split: Any) -> Any:
     from divmf.estimator import DivMF
 
     with tempfile.TemporaryDirectory() as folder:
-        return DivMF(l2=L2, diversity_epochs=0).fit(split, folder).at(epoch=0).weights
+        return DivMF(l2=L2, learning_rate=0.2, diversity_epochs=0).fit(split, folder).at(epoch=0).weights
 
 
 def diversified(split: Any, start: Any, method: str, epochs: int) -> tuple[float, int]:

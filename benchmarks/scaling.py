@@ -23,7 +23,7 @@ ONE_THREAD = {"DIVMF_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREAD
 # what is timed → the settings and the phase; bpr says what many small steps cost that all wait for each other
 JOBS: dict[str, tuple[dict[str, Any], str]] = {
     "diversity phase": ({"preset": "paper"}, "diversity"),
-    "softmax": ({"l2": 8.0}, "accuracy"),
+    "softmax": ({"l2": 8.0, "learning_rate": 0.2}, "accuracy"),
     "bpr": ({"preset": "paper"}, "accuracy"),
 }
 

@@ -85,13 +85,16 @@ def priced(priced_run: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
     return Path(shutil.copytree(priced_run[0], tmp_path / "priced"))
 
 
-def test_the_defaults_choose_lambda_and_make_a_curve_of_prices(
+def test_the_defaults_choose_lambda_and_rate_and_make_a_curve_of_prices(
     divmf: Any, priced_run: tuple[Path, dict[str, Any]], priced: Path, log: Path, tmp_path: Path
 ) -> None:
     said = priced_run[1]
-    tried = {row["l2"]: row["valid_ndcg"] for row in said["tuned"]["tried"]}
-    assert said["tuned"]["l2"] in tried
-    assert tried[said["tuned"]["l2"]] == max(tried.values())
+    chosen = said["tuned"]
+    tried = {(row["l2"], row["learning_rate"]): row["valid_ndcg"] for row in chosen["tried"]}
+    usual = {l2: reached for (l2, rate), reached in tried.items() if rate == 0.2}
+    assert (chosen["l2"], chosen["learning_rate"]) in tried
+    assert usual[chosen["l2"]] == max(usual.values())
+    assert {(chosen["l2"], rate) for rate in (0.1, 0.2, 0.4)} <= set(tried)
     assert said["accuracy_epochs"] == 6
     curve = divmf("curve", priced, "--json").json
     points = [point for point in curve if point["phase"] == "diversity"]

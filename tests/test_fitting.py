@@ -19,7 +19,7 @@ from divmf.split import Split
 SHARED: dict[str, Any] = {"k": 3, "dim": 8, "accuracy_epochs": 6, "diversity_epochs": 5}
 SETTINGS: dict[str, Any] = SHARED | {"accuracy": "bpr", "method": "divmf", "unmask": 10, "patience": 2,
                                      "learning_rate": 0.02, "diversity_rate": 0.01}  # fmt: skip
-PRICES: dict[str, Any] = SHARED | {"l2": 2.0}
+PRICES: dict[str, Any] = SHARED | {"l2": 2.0, "learning_rate": 0.2}
 MIXED: dict[str, Any] = SETTINGS | {"method": "prices"}
 OTHER: dict[str, Any] = PRICES | {"method": "divmf", "unmask": 10, "diversity_rate": 0.01}
 every_way = pytest.mark.parametrize(

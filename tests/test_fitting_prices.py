@@ -1,4 +1,4 @@
-"""Runs of the softmax and the prices: the choice of λ, the path along ρ, and points added to it."""
+"""Runs of the softmax and the prices: what is chosen on validation, the path along ρ, and points added to it."""
 
 import json
 from dataclasses import asdict, replace
@@ -11,16 +11,17 @@ import pytest
 
 import divmf
 from divmf import fitting, tuning
-from divmf.config import TrainConfig
+from divmf.config import TrainConfig, TrainingDiverged
 from divmf.curve import Curve, Point
 from divmf.datasets import marketplace
+from divmf.files import write_json
 from divmf.fitting import FINEST, GROWTH, Stall, ended, measure_both, refine, rho_between
 from divmf.prices import TOLERANCE
 from divmf.runs import Run
 from divmf.split import Split
-from divmf.tuning import l2_of, trial, tuned
+from divmf.tuning import mean_of, trial, tuned
 
-CONFIG = TrainConfig(k=3, dim=8, l2=2.0, accuracy_epochs=15)
+CONFIG = TrainConfig(k=3, dim=8, l2=2.0, learning_rate=0.2, accuracy_epochs=15)
 
 
 def finished(folder: Path, split: Split, config: TrainConfig) -> Run:
@@ -33,62 +34,122 @@ def path(tmp_path_factory: pytest.TempPathFactory, split: Split) -> Run:
     return finished(tmp_path_factory.mktemp("path") / "run", split, CONFIG)
 
 
-# ---- λ
+# ---- λ and the learning rate
 
 
-def ndcg_of(peak: float) -> Any:
-    """A trial whose nDCG falls with the distance of λ from a peak."""
-    return lambda _, config: 1.0 - abs(np.log2(config.l2 / peak)) / 100
+def trial_of(l2: float = 8.0, rate: float = 0.2, n_users: int = 100) -> Any:
+    """A trial in which all users fare the worse, the further λ and the learning rate are from their best."""
+
+    def users(_: Any, config: TrainConfig) -> Any:
+        away = abs(np.log2(config.l2 / l2)) + abs(np.log2(config.learning_rate / rate))
+        return np.full(n_users, 1.0 - away / 100)
+
+    return users
 
 
-@pytest.mark.parametrize("peak", [0.3, 1.0, 5.0, 6.0, 8.0, 11.0, 16.0, 60.0, 400.0])
-def test_the_best_of_what_was_tried_is_taken_and_lies_within_a_quarter_of_an_octave_of_the_peak(
-    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, peak: float
+def settings_of(row: dict[str, float]) -> tuple[float, float]:
+    return row["l2"], row["learning_rate"]
+
+
+@pytest.mark.parametrize("l2", [0.3, 1.0, 5.0, 6.0, 8.0, 11.0, 16.0, 60.0, 400.0])
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.2, 0.35, 0.8])
+def test_the_best_of_what_was_tried_is_taken_and_lies_within_half_a_step_of_the_peak(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, l2: float, rate: float
 ) -> None:
-    monkeypatch.setattr(tuning, "trial", ndcg_of(peak))
+    monkeypatch.setattr(tuning, "trial", trial_of(l2, rate))
     config = TrainConfig()
     run = Run.start(tmp_path / "run", split, config)
     found = tuned(run, split, config)
-    tried = {row["l2"]: row["valid_ndcg"] for row in run.tuned["tried"]}
-    assert tried[found.l2] == max(tried.values())
-    assert found == replace(config, l2=found.l2)
-    assert run.tuned["l2"] == found.l2
-    assert abs(np.log2(found.l2 / peak)) <= 0.25 + 1e-9
+    tried = {settings_of(row): row["valid_ndcg"] for row in run.tuned["tried"]}
+    assert len(tried) == len(run.tuned["tried"])  # nothing is tried twice
+    assert tried[settings_of(run.tuned)] == max(tried.values())
+    assert found == replace(config, l2=run.tuned["l2"], learning_rate=run.tuned["learning_rate"])
+    assert abs(np.log2(found.l2 / l2)) <= 0.25 + 1e-9
+    assert abs(np.log2(found.learning_rate / rate)) <= 0.5 + 1e-9
 
 
-@pytest.mark.parametrize("peak", [1e-9, 1e9])
-def test_the_search_for_lambda_ends_where_there_is_no_peak(
-    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, peak: float
+@pytest.mark.parametrize("far", [1e-9, 1e9])
+def test_the_search_ends_where_there_is_no_peak(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, far: float
 ) -> None:
-    monkeypatch.setattr(tuning, "trial", ndcg_of(peak))
+    monkeypatch.setattr(tuning, "trial", trial_of(far, far))
     run = Run.start(tmp_path / "run", split, TrainConfig())
     found = tuned(run, split, TrainConfig())
     assert 0.01 <= found.l2 <= 1000
-    assert found.l2 in ((min if peak < 1 else max)(row["l2"] for row in run.tuned["tried"]),)
+    assert 0.01 <= found.learning_rate <= 1
+    last = min if far < 1 else max
+    columns = zip(*map(settings_of, run.tuned["tried"]), strict=True)
+    assert settings_of(run.tuned) == tuple(map(last, columns))
 
 
-def test_of_lambdas_that_tie_the_smallest_is_taken(
+def test_where_nothing_is_better_the_usual_settings_are_taken(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "trial", lambda *_: 0.0)
+    monkeypatch.setattr(tuning, "trial", lambda *_: np.zeros(100))
+    run = Run.start(tmp_path / "run", split, TrainConfig())
+    found = tuned(run, split, TrainConfig())
+    assert (found.l2, found.learning_rate) == (8.0, 0.2)
+    assert len(run.tuned["tried"]) == 5  # λ of 5.7, 8 and 11, then rates of 0.1 and 0.4
+
+
+@pytest.mark.parametrize(("spread", "taken"), [(0.4, 0.2), (0.3, 0.4)])
+def test_another_learning_rate_is_taken_only_if_it_is_clearly_better(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, spread: float, taken: float
+) -> None:
+    # 0.1 better on average, users differing by ± spread: an error of spread / √100, and 0.1 is 2.5 or 3.3 of them
+    sides = np.tile([-1.0, 1.0], 50)
+
+    def users(_: Any, config: TrainConfig) -> Any:
+        return 0.1 + spread * sides if config.learning_rate == 0.4 else np.zeros(100)
+
+    monkeypatch.setattr(tuning, "trial", users)
     found = tuned(Run.start(tmp_path / "run", split, TrainConfig()), split, TrainConfig())
-    assert found.l2 == l2_of(tuning.ENDS[0])
+    assert found.learning_rate == taken
 
 
-def test_lambda_is_chosen_once_and_kept(tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "trial", ndcg_of(5.0))
+def test_settings_are_chosen_once_and_kept(tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "trial", trial_of())
     config = TrainConfig()
     run = Run.start(tmp_path / "run", split, config)
     found = tuned(run, split, config)
     written = run.tuned_file.read_bytes()
-    assert set(json.loads(written)) == {"l2", "tried"}
+    assert set(json.loads(written)) == {"l2", "learning_rate", "tried"}
     monkeypatch.setattr(tuning, "trial", pytest.fail)
     assert tuned(run, split, config) == found
     assert run.tuned_file.read_bytes() == written
 
 
+def test_a_run_begun_before_learning_rates_were_chosen_goes_on_as_it_began(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "trial", pytest.fail)
+    run = Run.start(tmp_path / "run", split, TrainConfig())
+    write_json(run.tuned_file, {"l2": 4.0, "tried": [{"l2": 4.0, "valid_ndcg": 0.1}]})
+    assert tuned(run, split, TrainConfig()) == TrainConfig(l2=4.0)
+
+
+@pytest.mark.parametrize(("given", "other"), [({"l2": 3.0}, "learning_rate"), ({"learning_rate": 0.05}, "l2")])
+def test_of_two_settings_only_the_one_not_given_is_chosen(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], other: str
+) -> None:
+    monkeypatch.setattr(tuning, "trial", trial_of(rate=0.4))
+    config = TrainConfig(**given)
+    run = Run.start(tmp_path / "run", split, config)
+    assert tuned(run, split, config) == replace(config, **{other: run.tuned[other]})
+    assert set(run.tuned) == {other, "tried"}
+    ((name, value),) = given.items()
+    assert {row[name] for row in run.tuned["tried"]} == {value}
+
+
 @pytest.mark.parametrize(
-    "settings", [{"l2": 3.0}, {"accuracy": "bpr"}, {"accuracy": "mse"}, {"accuracy_epochs": 0}, {"preset": "paper"}]
+    "settings",
+    [
+        {"l2": 3.0, "learning_rate": 0.1},
+        {"accuracy": "bpr"},
+        {"accuracy": "mse"},
+        {"accuracy_epochs": 0},
+        {"preset": "paper"},
+    ],
 )
 def test_what_is_given_or_not_needed_is_not_chosen(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
@@ -101,24 +162,40 @@ def test_what_is_given_or_not_needed_is_not_chosen(
     assert not run.tuned_file.exists()
 
 
-def test_a_trial_is_a_fit_of_its_own_read_on_validation_alone(
+def test_a_trial_is_a_fit_of_its_own_read_on_validation_alone(tmp_path: Path, split: Split) -> None:
+    blind = Split(split.train, split.valid, split.train)
+    assert np.array_equal(trial(blind, CONFIG), trial(split, CONFIG))
+    assert mean_of(trial(split, replace(CONFIG, l2=1.0))) > mean_of(trial(split, replace(CONFIG, l2=500.0)))
+    # from small vectors, it is the accuracy phase of a run
+    whole = finished(tmp_path / "run", split, replace(CONFIG, diversity_epochs=0))
+    assert mean_of(trial(split, CONFIG, grown=1)) == whole.curve.points[-1].valid["ndcg"]
+
+
+def test_a_trial_that_diverges_loses_and_ends_nothing(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blind = Split(split.train, split.valid, split.train)
-    assert trial(blind, CONFIG) == trial(split, CONFIG)
-    assert trial(split, replace(CONFIG, l2=1.0)) > trial(split, replace(CONFIG, l2=500.0))
-    # from small vectors, it is the accuracy phase of a run
-    monkeypatch.setattr(tuning, "GROWN", 1)
-    whole = finished(tmp_path / "run", split, replace(CONFIG, diversity_epochs=0))
-    assert trial(split, CONFIG) == whole.curve.points[-1].valid["ndcg"]
+    step = tuning.EPOCHS["accuracy"]
+
+    def fragile(model: Any, train: Any, config: TrainConfig, *rest: Any) -> float:
+        if (config.learning_rate or 0) > 0.2:
+            raise TrainingDiverged("too far")
+        return step(model, train, config, *rest)
+
+    monkeypatch.setitem(tuning.EPOCHS, "accuracy", fragile)
+    config = replace(CONFIG, learning_rate=None, accuracy_epochs=2)
+    run = Run.start(tmp_path / "run", split, config)
+    tuned(run, split, config)
+    reached = {row["learning_rate"]: row["valid_ndcg"] for row in run.tuned["tried"]}
+    assert reached[0.4] == 0.0 < reached[run.tuned["learning_rate"]]
 
 
-def test_a_run_uses_the_lambda_it_chose(tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "trial", ndcg_of(5.0))
-    config = replace(CONFIG, l2=None, accuracy_epochs=3, diversity_epochs=1)
+def test_a_run_uses_the_settings_it_chose(tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "trial", trial_of(5.0, 0.1))
+    config = replace(CONFIG, l2=None, learning_rate=None, accuracy_epochs=3, diversity_epochs=1)
     chosen = finished(tmp_path / "chosen", split, config)
-    l2 = chosen.tuned["l2"]
-    given = finished(tmp_path / "given", split, replace(config, l2=l2))
+    l2, rate = settings_of(chosen.tuned)
+    assert (l2, rate) != (8.0, 0.2)
+    given = finished(tmp_path / "given", split, replace(config, l2=l2, learning_rate=rate))
     assert [point.loss for point in chosen.curve.points] == [point.loss for point in given.curve.points]
     assert chosen.config.l2 is None  # the same command goes on in this folder
 

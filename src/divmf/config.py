@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import ArgsKwargs
 
+SOFTMAX_RATE = 0.2  # where no other is given or found better
 PRESETS: dict[str, dict[str, object]] = {
     "paper": {"accuracy": "bpr", "method": "divmf", "adam": "dense"},
     "release": {
@@ -47,7 +48,10 @@ class TrainConfig:
     negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
     batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
     learning_rate: float | None = Field(
-        default=None, gt=0, le=1, description="Adam's step size in the accuracy phase; none: 0.001, for softmax 0.2"
+        default=None,
+        gt=0,
+        le=1,
+        description="Adam's step size in the accuracy phase; none: 0.001, for softmax chosen on validation, about 0.2",
     )
     adam: Literal["dense", "rows"] | None = Field(
         default=None,
@@ -156,7 +160,7 @@ class TrainConfig:
         """Adam's step size in an accuracy epoch: constant; for softmax, then half a cosine down to zero."""
         if self.accuracy == "softmax":
             gone = max(0, epoch - 1 - self.full_rate) / max(1, self.epochs - self.full_rate)
-            return (self.learning_rate or 0.2) * (1 + math.cos(math.pi * gone)) / 2
+            return (self.learning_rate or SOFTMAX_RATE) * (1 + math.cos(math.pi * gone)) / 2
         return self.learning_rate or 0.001
 
 
