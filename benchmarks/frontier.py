@@ -6,7 +6,9 @@ is said of it later can be said with an interval. Settings are chosen on validat
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -35,8 +37,11 @@ DATASETS = {
     "lastfm-15": ("Last.fm (15-core)", "lastfm-hetrec2011", 15),
 }
 BASES: dict[str, dict[str, Any]] = {"softmax": {}, "bpr": {"preset": "paper"}}
-SEEDS, KS, WIDTH = (0, 1, 2), (5, 10), 100
-DEEPEST = 0.25  # the share of validation nDCG at which a curve may end; 20% is the last that is asked for
+SEEDS, KS = (0, 1, 2), (5, 10)
+# candidates a user that rerankers choose from, for more reach more of the catalogue; and who is too slow for the most
+WIDTHS, SLOW = (100, 300, 1000), ("karakaya", "dual_prices", "sinkhorn", "mincost_flow")
+# a curve goes on until so much nDCG is lost, 20% being the last that is asked for, or for so many points
+DEEPEST, LONGEST = 0.25, 1000
 # what the paper leaves to tune: how many more items are kept (its n), and the step size
 TRAINED: dict[str, tuple[dict[str, Any], ...]] = {
     "prices": ({},),
@@ -119,8 +124,8 @@ def make_curves(places: Sequence[Place], say: Callable[[str], None], ks: Sequenc
         model = trained(place, split)
         for k, name in missing:
             began = perf_counter()
-            settings = chosen(place, name, model, split)
-            curve(name, model, split, k, settings).save(place.file(name, k))
+            settings, floor = chosen(place, name, model, split), floor_of(place, split, k)
+            curve(name, model, split, k, settings, floor).save(place.file(name, k))
             say(f"{place.dataset} seed {place.seed} {place.base} k={k} {name}: {perf_counter() - began:.0f} s")
 
 
@@ -133,42 +138,79 @@ def trained(place: Place, split: Split) -> Recommender:
     return Recommender(run.model(run.curve.base), split, run.curve.base, run.config.k)
 
 
+def floor_of(place: Place, split: Split, k: int) -> float:
+    """The test nDCG at which a curve may end: enough is lost from the less accurate base, so from the other too."""
+    held, models = split.test.matrix, [trained(replace(place, base=base), split) for base in BASES]
+    return (1 - DEEPEST) * min(measured(model.lists(k, seen="train+valid"), held)[-1].mean() for model in models)
+
+
 def chosen(place: Place, name: str, model: Recommender, split: Split) -> dict[str, Any]:
-    """The variant of a method with the largest area under its validation curve, found once for a dataset and base."""
+    """The settings of a method with the best validation curve, found once for a dataset and base.
+
+    Of a reranker with the narrowest candidates first; then those are widened for as long as it gets better.
+    """
     known = read_json(place.settings) if place.settings.exists() else {}
     if name not in known:
-        variants = variants_of(name)
-        areas = [area(name, model, split, variant) for variant in variants] if len(variants) > 1 else [0.0]
-        known[name] = dict(variants[int(np.argmax(areas))])
+        known[name] = best_of(name, partial(worth, name, model, split))
         place.settings.parent.mkdir(parents=True, exist_ok=True)
         write_json(place.settings, known)
     return known[name]
 
 
-def variants_of(name: str) -> Sequence[Mapping[str, Any]]:
-    """The settings worth a trial."""
-    return TRAINED[name] if name in TRAINED else METHODS[name].variants
+def best_of(name: str, value: Callable[[Mapping[str, Any]], float]) -> dict[str, Any]:
+    """The settings of the largest value, among those worth a trial."""
+    if name in TRAINED:
+        return dict(max(TRAINED[name], key=value) if len(TRAINED[name]) > 1 else TRAINED[name][0])
+    variants = [{**variant, "candidates": WIDTHS[0]} for variant in METHODS[name].variants]
+    best, reached = max(((variant, value(variant)) for variant in variants), key=itemgetter(1))
+    for width in WIDTHS[1:2] if name in SLOW else WIDTHS[1:]:
+        wider = {**best, "candidates": width}
+        if (now := value(wider)) <= reached:
+            break
+        best, reached = wider, now
+    return best
 
 
-def area(name: str, model: Recommender, split: Split, settings: Mapping[str, Any]) -> float:
-    """`evenness` of a validation curve."""
+def worth(name: str, model: Recommender, split: Split, settings: Mapping[str, Any]) -> float:
+    """Mean of coverage, entropy (of the largest there is) and 1 − Gini over losses of 0 to 20% of validation nDCG."""
     made = curve(name, model, split, KS[0], settings, part="valid")
-    return evenness(made.ndcg.mean(axis=1), made.gini)
+    kept = made.ndcg.mean(axis=1)
+    metrics = (made.coverage, made.entropy / np.log(split.n_items), 1 - made.gini)
+    return float(np.mean([over_losses(kept, metric) for metric in metrics]))
 
 
-def evenness(kept: Array, uneven: Array) -> float:
-    """Mean of 1 − Gini over losses of 0 to 20% of nDCG, from both at the points of a curve, the model itself first."""
-    return float(np.mean([1 - uneven[kept >= (1 - loss) * kept[0]].min() for loss in np.linspace(0, 0.2, 21)]))
+def over_losses(kept: Array, metric: Array) -> float:
+    """Mean of a metric over losses of 0 to 20% of nDCG, the best that each allows, from both at the points of a curve.
+
+    The model itself comes first.
+    """
+    return float(np.mean([metric[kept >= (1 - loss) * kept[0]].max() for loss in np.linspace(0, 0.2, 21)]))
 
 
 def curve(
-    name: str, model: Recommender, split: Split, k: int, settings: Mapping[str, Any], part: str = "test"
+    name: str,
+    model: Recommender,
+    split: Split,
+    k: int,
+    settings: Mapping[str, Any],
+    floor: float | None = None,
+    part: str = "test",
 ) -> Points:
-    """The points of a method: its test lists (or validation lists) at every setting of its knob."""
+    """The points of a method: its test lists (or validation lists) at every setting of its knob.
+
+    floor: the nDCG below which nothing is asked for, so that what is trained may end there; counted from the curve's
+        own first point if none is given
+    """
     began = perf_counter()
+    rows: list[tuple[Any, ...]] = []
     held = (split.test if part == "test" else split.valid).matrix
     make = own_lists if name in TRAINED else reranked_lists
-    rows = [(knob, valid, *measured(lists, held)) for knob, valid, lists in make(name, model, split, k, settings, part)]
+    for knob, valid, lists in make(name, model, split, k, settings, part):
+        rows.append((knob, valid, *measured(lists, held)))
+        kept = float(rows[-1][-1].mean())
+        floor = (1 - DEEPEST) * kept if floor is None else floor
+        if kept < floor and name in TRAINED:
+            break
     knob, valid, covered, nats, uneven, users = (np.array(column) for column in zip(*rows, strict=True))
     return Points(knob, covered, nats, uneven, users.astype(np.float32), valid, perf_counter() - began)
 
@@ -184,21 +226,16 @@ Lists = Iterator[tuple[float, float, TopK]]
 
 
 def own_lists(name: str, model: Recommender, split: Split, k: int, settings: Mapping[str, Any], part: str) -> Lists:
-    """The model's own lists, then those of every point of the diversity phase until enough is lost."""
+    """The model's own lists, then those of every point of the diversity phase."""
     seen: Any = "train+valid" if part == "test" else "train"
-    config = TrainConfig(
-        method=name, accuracy="bpr", accuracy_epochs=0, k=k, deepest=DEEPEST, dim=model.weights.dim, **settings
-    )
+    phases: dict[str, Any] = {"accuracy": "bpr", "accuracy_epochs": 0, "diversity_epochs": LONGEST, "deepest": 1.0}
+    config = TrainConfig(method=name, k=k, dim=model.weights.dim, **phases, **settings)
     with tempfile.TemporaryDirectory() as folder:
         start = MF(model.weights.users.clone(), model.weights.items.clone(), model.weights.bias)  # trained in place
         run = Run.start(folder, split, config, model=start)
-        lowest = 0.0
         for number, point in enumerate(fit(run, split, config, start)):
             lists = Recommender(run.model(point), split, point, k).lists(seen=seen)
             yield point.knob or float(number), point.valid["ndcg"], lists
-            lowest = lowest or (1 - DEEPEST) * point.valid["ndcg"]
-            if point.valid["ndcg"] < lowest:
-                break
 
 
 def reranked_lists(
@@ -206,9 +243,10 @@ def reranked_lists(
 ) -> Lists:
     """The lists of a reranker over its grid."""
     seen: Any = "train+valid" if part == "test" else "train"
-    method, candidates = METHODS[name], model.lists(WIDTH, seen=seen)
+    method, candidates = METHODS[name], model.lists(min(settings["candidates"], split.n_items), seen=seen)
+    given = {key: value for key, value in settings.items() if key != "candidates"}
     for knob in method.grid:
-        lists = method.run(candidates, k, {**settings, method.knob: knob}, split.train, seed=0)
+        lists = method.run(candidates, k, {**given, method.knob: knob}, split.train, seed=0)
         yield float(knob), np.nan, lists
 
 

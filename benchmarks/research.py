@@ -6,17 +6,19 @@ over losses of 0 to 20% of validation nDCG@5, the best that each loss allows.
 
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.frontier import Place, Run, area, chosen, evenness, trained
+from benchmarks.frontier import Place, Run, chosen, curve, over_losses, trained
 from benchmarks.side_by_side import table
 
 DATASETS, SEEDS, K = ("ml-1m", "epinions-15", "lastfm-15"), (0, 1, 2), 5
 EPOCHS = 80
+RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 def looked_at(model: Any, split: Any) -> tuple[float, float]:
@@ -89,15 +91,18 @@ def diversity(folder: Path, seeds: tuple[int, ...]) -> None:
             split = place.split()
             base = trained(place, split)
             l2 = float(Run.open(place.run).tuned["l2"])
-            areas = {
-                method: area(method, base, split, chosen(place, method, base, split)) for method in ("prices", "divmf")
-            }
+            areas = {}
+            for method in ("prices", "divmf"):
+                found_points = curve(method, base, split, K, chosen(place, method, base, split), part="valid")
+                areas[method] = over_losses(found_points.ndcg.mean(axis=1), 1 - found_points.gini)
             for rate in (0.001, 0.003):
                 made = {
                     "divmf, item bias trained": with_bias(base.weights, split, rate),
                     "softmax + L_div": jointly(base.weights, split, rate, l2),
                 }
-                areas |= {f"{way}, rate {rate}": evenness(*np.array(list(points)).T) for way, points in made.items()}
+                for way, points in made.items():
+                    kept, uneven = np.array(list(points)).T
+                    areas[f"{way}, rate {rate}"] = over_losses(kept, 1 - uneven)
             for way, even in areas.items():
                 found.setdefault(way, []).append(even)
         rows += [[name, way, f"{np.mean(areas):.4f}", f"{np.std(areas, ddof=1):.4f}"] for way, areas in found.items()]
@@ -136,6 +141,35 @@ def mixed_negatives(seeds: tuple[int, ...]) -> None:
     table(["dataset", "negatives of BPR", "best validation nDCG@5", "deviation over seeds"], rows)
 
 
+def rates(folder: Path, seeds: tuple[int, ...]) -> None:
+    """Learning rates of the softmax loss: what whole fits reach, and the short fits that one is chosen by."""
+    from divmf.config import TrainConfig
+    from divmf.tuning import SEARCHES, TRIAL_EPOCHS, mean_of, trial
+
+    rows = []
+    for name in DATASETS:
+        whole: dict[float, list[float]] = {rate: [] for rate in RATES}
+        short: dict[float, list[float]] = {rate: [] for rate in RATES}
+        taken = []
+        for seed in seeds:
+            place = Place(name, "softmax", seed, folder)
+            split = place.split()
+            trained(place, split)
+            l2 = float(Run.open(place.run).tuned["l2"])
+            users = {}
+            for rate in RATES:
+                config = TrainConfig(seed=seed, l2=l2, learning_rate=rate)
+                whole[rate].append(mean_of(trial(split, config, grown=1)))
+                users[rate] = trial(split, replace(config, accuracy_epochs=TRIAL_EPOCHS))
+                short[rate].append(mean_of(users[rate]))
+            taken.append(SEARCHES[1].best(users.__getitem__))
+        for rate in RATES:
+            means = [f"{np.mean(found):.4f} ± {np.std(found, ddof=1):.4f}" for found in (whole[rate], short[rate])]
+            rows.append([name, f"{rate:g}", *means, f"{taken.count(rate)} of {len(seeds)}"])
+    table(["dataset", "learning rate", "whole fit, validation nDCG@5", "short fit", "taken"], rows)
+
+
 if __name__ == "__main__":
+    rates(Path(__file__).parent.parent / "results", SEEDS)
     diversity(Path(__file__).parent.parent / "results", SEEDS)
     mixed_negatives(SEEDS)

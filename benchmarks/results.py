@@ -9,11 +9,24 @@ import importlib.metadata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks import paper
-from benchmarks.frontier import BASES, DATASETS, KS, SEEDS, Place, Points, make_curves, methods_on, places
+from benchmarks.frontier import (
+    BASES,
+    DATASETS,
+    KS,
+    SEEDS,
+    SLOW,
+    WIDTHS,
+    Place,
+    Points,
+    make_curves,
+    methods_on,
+    places,
+)
 from benchmarks.matched import LOSSES, METRICS, Cells, Key, start_of, table_of, verdict
 from benchmarks.readme import write_table
 from divmf.curve import Curve, Point
@@ -60,7 +73,9 @@ def page(folder: Path, names: Sequence[str], seeds: Sequence[int], images: Path)
                 count(name, made, standing[frame])
             sections += [f"### {DATASETS[name][0]}: {text}", *(metric_table(metric, tables) for metric in METRICS)]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("divmf", "torch", "numba", "polars"))
-    introduction = INTRODUCTION.format(names=len(names), seeds=len(seeds))
+    introduction = INTRODUCTION.format(
+        names=len(names), seeds=len(seeds), widths=", ".join(map(str, WIDTHS)), slow=", ".join(SLOW), some=WIDTHS[1]
+    )
     return "\n\n".join([introduction, summary(standing, names), *sections, f"Made with {versions}.\n"])
 
 
@@ -153,16 +168,16 @@ def about(name: str, folder: Path, seeds: Sequence[int]) -> str:
         data = read_json(runs[0].config_file)["data"]
         ndcg = [np.mean([start_of(name, base, seed, folder, k) for seed in seeds]) for k in KS]
         if base == "softmax":
-            l2 = ", ".join(f"{run.tuned['l2']:.3g}" for run in runs)
-            lines.append(f"{data['users']:,} users, {data['items']:,} items, {len(seeds)} seeds. λ chosen: {l2}.")
+            l2, rates = (", ".join(f"{run.tuned[name]:.3g}" for run in runs) for name in ("l2", "learning_rate"))
+            lines.append(
+                f"{data['users']:,} users, {data['items']:,} items, {len(seeds)} seeds. λ chosen: {l2}; learning rates:"
+                f" {rates}."
+            )
         at = ", ".join(f"nDCG@{k} {value:.4f}" for k, value in zip(KS, ndcg, strict=True))
         lines.append(f"MF by {base} on test: {at}.")
         chosen = Place(name, base, 0, folder).settings
         if chosen.exists():
-            tuned = {method: found for method, found in read_json(chosen).items() if found}
-            said = "; ".join(f"{method} {', '.join(f'{key} {value}' for key, value in found.items())}"
-                             for method, found in tuned.items())  # fmt: skip
-            lines.append(f"Settings chosen on validation: {said or 'the defaults'}.")
+            lines.append(f"Settings chosen on validation: {in_words(read_json(chosen)) or 'the defaults'}.")
         every = [Place(name, base, seed, folder) for seed in seeds]
         if left := [method for method in methods_on(base)
                     if not all(place.file(method, k).exists() for place in every for k in KS)]:  # fmt: skip
@@ -170,21 +185,32 @@ def about(name: str, folder: Path, seeds: Sequence[int]) -> str:
     return "\n".join(lines)
 
 
+def in_words(settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """The settings of each method that are not the usual ones."""
+    usual = {"candidates": WIDTHS[0]}
+    said = {
+        method: ", ".join(f"{key} {value}" for key, value in found.items() if usual.get(key) != value)
+        for method, found in settings.items()
+    }
+    return "; ".join(f"{method} {words}" for method, words in said.items() if words)
+
+
 INTRODUCTION = """# Results
 
 Every method on the lists of the same MF model (32 dimensions): {names} datasets, {seeds} seed(s) (each with its own
 models, and its own split where the data has no times), lists of 5 and 10. `prices` are exposure prices, the default;
-`DivMF` is the paper's diversity phase; the others are rerankers, which choose from 100 candidates a user. Two frames,
-so that the gain of a better model and of a better way to diversify it are not mixed: first all methods on the softmax
-model, the loss counted from it; then methods on either model, the loss counted from MF by BPR.
+`DivMF` is the paper's diversity phase; the others are rerankers, which choose from candidates. Two frames, so that
+the gain of a better model and of a better way to diversify it are not mixed: first all methods on the softmax model,
+the loss counted from it; then methods on either model, the loss counted from MF by BPR.
 
 What stands in a cell is the value of the metric on test where the method's curve has lost so much **test nDCG** (the
-best value up to there; the end of the curve if it never loses so much), averaged over seeds, ± half a 95% interval over
-resampled users: how well accuracy is known decides how well the place on the curve is. A method's settings other than
-its knob are chosen on validation (seed 0, k = 5, the area over its validation curve) and used for all seeds and k. At
-1% nothing can be told from noise. The curves of prices and DivMF end where a quarter of validation nDCG is lost; where
-the softmax model is so much better than BPR that this is still near BPR's accuracy, the second frame shows that end,
-and DivMF on softmax, whose row then stays the same from loss to loss, would go further. One command makes it all:
+best value up to there; the end of the curve if it never loses so much: those of prices and DivMF go on until a
+quarter is lost from both models, unless they end before), averaged over seeds, ± half a 95% interval over resampled
+users: how well accuracy is known decides how well the place on the curve is. A method's settings other than its knob
+are chosen on validation (seed 0, k = 5; the mean of coverage, entropy and 1 − Gini over losses of 0 to 20%) and used
+for all seeds and k. One of a reranker's is how many candidates a user it chooses from: {widths}, widened for as long
+as it gets better ({slow} to {some}: they take too long). At 1% nothing can be told from noise. One command makes it
+all:
 
     make results"""
 

@@ -1,0 +1,65 @@
+"""How a method's settings are chosen for the results, worked by hand; and that a curve goes as far as is asked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks.frontier import DEEPEST, METHODS, best_of, curve, over_losses
+
+from divmf.datasets import marketplace
+from divmf.estimator import DivMF, Recommender
+
+
+def test_the_best_that_each_loss_allows_is_averaged() -> None:
+    # losses of 0, 1, … 20%: up to 4% the first two points, up to 14% three, then all but the last
+    kept = np.array([1.0, 1.01, 0.95, 0.85, 0.7])
+    metric = np.array([0.1, 0.2, 0.4, 0.3, 0.9])
+    assert over_losses(kept, metric) == pytest.approx((5 * 0.2 + 16 * 0.4) / 21)
+
+
+def by_width(values: Mapping[int, float]) -> Any:
+    return lambda settings: values[settings["candidates"]] + 0.01 * (settings.get("ranking") == "liked")
+
+
+@pytest.mark.parametrize(
+    ("values", "width"),
+    [
+        ({100: 0.3, 300: 0.2, 1000: 0.9}, 100),
+        ({100: 0.3, 300: 0.4, 1000: 0.4}, 300),
+        ({100: 0.3, 300: 0.4, 1000: 0.5}, 1000),
+    ],
+)
+def test_candidates_are_widened_for_as_long_as_it_gets_better(values: dict[int, float], width: int) -> None:
+    assert best_of("kwon", by_width(values)) == {"ranking": "liked", "candidates": width}
+
+
+def test_slow_methods_are_not_given_the_most_candidates() -> None:
+    assert best_of("sinkhorn", by_width({100: 0.1, 300: 0.2})) == {"candidates": 300}
+
+
+def test_of_what_is_trained_the_best_variant_is_taken() -> None:
+    assert best_of("divmf", lambda settings: settings.get("unmask", 0)) == {"diversity_rate": 0.003, "unmask": 500}
+    assert best_of("prices", pytest.fail) == {}
+
+
+@pytest.fixture(scope="module")
+def model() -> Recommender:
+    split = marketplace().leave_one_out(seed=0)
+    return DivMF(l2=8.0, learning_rate=0.2, diversity_epochs=0, accuracy_epochs=15).fit(split).at(epoch=0)
+
+
+@pytest.mark.parametrize("name", ["prices", "divmf"])
+def test_a_trained_curve_ends_with_the_first_point_below_the_floor(model: Recommender, name: str) -> None:
+    settings = {"divmf": {"diversity_rate": 0.02}, "prices": {}}[name]
+    first, *others = curve(name, model, model.split, 5, settings, part="valid").ndcg.mean(axis=1)
+    assert min(others[:-1], default=first) >= (1 - DEEPEST) * first > others[-1]
+    deeper = curve(name, model, model.split, 5, settings, floor=0.5 * first, part="valid").ndcg.mean(axis=1)
+    assert deeper[: len(others) + 1] == pytest.approx([first, *others])
+    assert deeper[-1] < 0.5 * first <= deeper[-2]
+
+
+def test_a_reranker_goes_through_its_grid_with_the_candidates_it_is_given(model: Recommender) -> None:
+    made = {width: curve("bayes_rule", model, model.split, 5, {"candidates": width}) for width in (10, 100)}
+    assert all(list(each.knob) == list(METHODS["bayes_rule"].grid) for each in made.values())
+    assert made[100].coverage[-1] > made[10].coverage[-1]
