@@ -162,7 +162,7 @@ def rates(folder: Path, seeds: tuple[int, ...]) -> None:
                 whole[rate].append(mean_of(trial(split, config, grown=1)))
                 users[rate] = trial(split, replace(config, accuracy_epochs=TRIAL_EPOCHS))
                 short[rate].append(mean_of(users[rate]))
-            taken.append(SEARCHES[1].best(users.__getitem__))
+            taken.append(replace(SEARCHES[1], ends=(-2, 2)).best(users.__getitem__))
         for rate in RATES:
             means = [f"{np.mean(found):.4f} ± {np.std(found, ddof=1):.4f}" for found in (whole[rate], short[rate])]
             rows.append([name, f"{rate:g}", *means, f"{taken.count(rate)} of {len(seeds)}"])

@@ -29,6 +29,7 @@ from benchmarks.frontier import (
 )
 from benchmarks.matched import LOSSES, METRICS, Cells, Key, start_of, table_of, verdict
 from benchmarks.readme import write_table
+from divmf.config import SOFTMAX_RATE
 from divmf.curve import Curve, Point
 from divmf.files import read_json
 from divmf.report.charts import curve_chart, save_chart
@@ -168,7 +169,8 @@ def about(name: str, folder: Path, seeds: Sequence[int]) -> str:
         data = read_json(runs[0].config_file)["data"]
         ndcg = [np.mean([start_of(name, base, seed, folder, k) for seed in seeds]) for k in KS]
         if base == "softmax":
-            l2, rates = (", ".join(f"{run.tuned[name]:.3g}" for run in runs) for name in ("l2", "learning_rate"))
+            l2 = ", ".join(f"{run.tuned['l2']:.3g}" for run in runs)
+            rates = ", ".join(f"{run.tuned.get('learning_rate', SOFTMAX_RATE):.3g}" for run in runs)
             lines.append(
                 f"{data['users']:,} users, {data['items']:,} items, {len(seeds)} seeds. λ chosen: {l2}; learning rates:"
                 f" {rates}."

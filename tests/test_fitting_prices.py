@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import divmf
 from divmf import fitting, tuning
@@ -19,7 +21,7 @@ from divmf.fitting import FINEST, GROWTH, Stall, ended, measure_both, refine, rh
 from divmf.prices import TOLERANCE
 from divmf.runs import Run
 from divmf.split import Split
-from divmf.tuning import mean_of, trial, tuned
+from divmf.tuning import better, mean_of, trial, tuned
 
 CONFIG = TrainConfig(k=3, dim=8, l2=2.0, learning_rate=0.2, accuracy_epochs=15)
 
@@ -96,15 +98,35 @@ def test_where_nothing_is_better_the_usual_settings_are_taken(
 def test_another_learning_rate_is_taken_only_if_it_is_clearly_better(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch, spread: float, taken: float
 ) -> None:
-    # 0.1 better on average, users differing by ± spread: an error of spread / √100, and 0.1 is 2.5 or 3.3 of them
-    sides = np.tile([-1.0, 1.0], 50)
+    # 0.1 better on average, the gains differing by ± spread: an error of spread / √100, and 0.1 is 2.5 or 3.3 of them;
+    # how much users differ among themselves does not count
+    sides, own = np.tile([-1.0, 1.0], 50), np.linspace(0, 50, 100)
 
     def users(_: Any, config: TrainConfig) -> Any:
-        return 0.1 + spread * sides if config.learning_rate == 0.4 else np.zeros(100)
+        return own + 0.1 + spread * sides if config.learning_rate == 0.4 else own
 
     monkeypatch.setattr(tuning, "trial", users)
     found = tuned(Run.start(tmp_path / "run", split, TrainConfig()), split, TrainConfig())
     assert found.learning_rate == taken
+
+
+def test_of_two_rates_that_are_clearly_better_the_better_is_taken(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # both lead by more than four errors, but differ from each other by less than one
+    gains = {0.1: 0.1 + 0.2 * np.tile([-1.0, 1.0], 50), 0.4: 0.11 + 0.2 * np.tile([1.0, -1.0], 50)}
+    monkeypatch.setattr(tuning, "trial", lambda _, config: gains.get(config.learning_rate, np.zeros(100)))
+    found = tuned(Run.start(tmp_path / "run", split, TrainConfig()), split, TrainConfig())
+    assert found.learning_rate == 0.4
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.randoms(use_true_random=False))
+def test_the_same_mean_is_never_better(users: list[float], random: Any) -> None:
+    others = users.copy()
+    random.shuffle(others)
+    # summed in another order, as by more processes, it may differ in the last bit
+    assert not better(np.array(users), np.array(others), 0.0)
+    assert better(np.array(users) + 1e-6, np.array(others), 0.0)
 
 
 def test_settings_are_chosen_once_and_kept(tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +148,14 @@ def test_a_run_begun_before_learning_rates_were_chosen_goes_on_as_it_began(
     run = Run.start(tmp_path / "run", split, TrainConfig())
     write_json(run.tuned_file, {"l2": 4.0, "tried": [{"l2": 4.0, "valid_ndcg": 0.1}]})
     assert tuned(run, split, TrainConfig()) == TrainConfig(l2=4.0)
+    # where λ was given, nothing was chosen then
+    begun = replace(CONFIG, learning_rate=None, accuracy_epochs=2, diversity_epochs=0)
+    with monkeypatch.context() as before:
+        before.setattr(tuning, "searched", lambda *_: {})
+        run = finished(tmp_path / "given", split, begun)
+    run.tuned_file.unlink()
+    assert tuned(run, split, begun) == begun
+    assert not run.tuned_file.exists()
 
 
 @pytest.mark.parametrize(("given", "other"), [({"l2": 3.0}, "learning_rate"), ({"learning_rate": 0.05}, "l2")])
@@ -271,12 +301,18 @@ def test_a_path_is_over_where_nothing_better_is_found_or_too_much_is_lost() -> N
     def at(ndcg: float, gap: float) -> Point:
         return Point("diversity", 1, {"ndcg": ndcg}, {}, knob=1.0, gap=gap)
 
-    assert ended(at(0.59, 0.0), at(0.61, 0.0), 0.6)
-    assert not ended(at(0.6, 0.0), at(0.7, 0.0), 0.6)
-    assert not ended(at(0.7, TOLERANCE), at(0.7, 0.0), 0.6)
-    assert not ended(at(0.7, 2 * TOLERANCE), at(0.7, 0.0), 0.6)  # the next ρ may well find better lists
-    assert ended(at(0.7, 20 * TOLERANCE), at(0.7, 0.0), 0.6)  # the same lists again, and far from the best
-    assert not ended(at(0.69, 20 * TOLERANCE), at(0.7, 0.0), 0.6)
+    def path(*points: tuple[float, float]) -> list[Point]:
+        return [at(ndcg, gap) for ndcg, gap in points]
+
+    far = 2 * TOLERANCE
+    assert ended(path((0.61, 0), (0.59, 0)), 0.6)
+    assert not ended(path((0.7, 0), (0.6, 0)), 0.6)
+    # the same lists again, and far from the best: larger ρ may find better ones, but not after four in vain
+    assert not ended(path((0.7, 0), *[(0.7, far)] * 3), 0.6)
+    assert ended(path((0.7, 0), *[(0.7, far)] * 4), 0.6)
+    assert not ended(path((0.7, 0), (0.7, far), *[(0.69, far)] * 4), 0.6)
+    assert ended(path((0.7, 0), (0.7, far), *[(0.69, far)] * 5), 0.6)
+    assert not ended(path((0.7, 0), *[(0.7, far)] * 3, (0.7, TOLERANCE)), 0.6)  # near the best: nothing to find
 
 
 def test_a_model_without_preferences_has_a_path_too(split: Split) -> None:

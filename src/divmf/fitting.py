@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -140,7 +140,7 @@ def priced(training: Training) -> Iterator[Point]:
     config, base = training.config, training.curve.base
     floor = (1 - config.deepest) * base.valid["ndcg"]
     made = {point.knob: point for point in training.points if point.phase == DIVERSITY}
-    stall, before = Stall(training.run, training.split, config, training.clock), base
+    stall, path = Stall(training.run, training.split, config, training.clock), [base]
     # the first point made says where the path began, to the last bit; a model may know nothing and have no spread
     with training.clock.phase("prices"):
         first = next(iter(made), None) or FIRST_RHO * (stall.market.spread or 1.0)
@@ -148,22 +148,27 @@ def priced(training: Training) -> Iterator[Point]:
         rho = first * GROWTH**number
         point = made.get(rho)
         if point is None:
-            point = stall.point(rho, training.curve, before)
+            point = stall.point(rho, training.curve, path[-1])
             training.points.append(point)
             yield point
-        if ended(point, before, floor):
+        path.append(point)
+        if ended(path, floor):
             return
-        before = point
 
 
-def ended(point: Point, before: Point, floor: float) -> bool:
-    """Whether nothing worth having lies beyond a point of the prices: too much is lost, or no better lists are found.
+GIVE_UP = 4  # ρ in a row, together almost threefold, that find no better lists before the path ends
 
-    At the far end, where exposure is nearly even, the steps no longer converge; the lists then stay as they were.
-    Twice the tolerance, since once in a while a ρ finds nothing better although the next one does.
+
+def ended(path: Sequence[Point], floor: float) -> bool:
+    """Whether nothing worth having lies beyond these points: too much is lost, or no better lists are found.
+
+    At the far end, where exposure is nearly even, the steps no longer converge; the lists then stay as they were. And
+    where users want much the same, no prices give an item to only some of them: a ρ finds nothing better, a larger
+    one does.
     """
-    stuck = (point.gap or 0.0) > 2 * TOLERANCE and dict(point.valid) == dict(before.valid)
-    return stuck or point.valid["ndcg"] < floor
+    last = list(pairwise(path))[-GIVE_UP:]
+    in_vain = sum((point.gap or 0.0) > TOLERANCE and dict(point.valid) == dict(before.valid) for before, point in last)
+    return in_vain == GIVE_UP or path[-1].valid["ndcg"] < floor
 
 
 class Stall:

@@ -52,10 +52,9 @@ class Search:
         found: dict[int, Array] = {}
         best, to_try = self.first[0], list(self.first)
         while to_try:
-            for place in to_try:
-                found[place] = trial(self.value(place))
-                if better(found[place], found[best], self.margin):
-                    best = place
+            found |= {place: trial(self.value(place)) for place in to_try}
+            ahead = [place for place in to_try if better(found[place], found[best], self.margin)]
+            best = max(ahead, key=lambda place: mean_of(found[place]), default=best)
             to_try = [place for place in (best - 1, best + 1) if place not in found]
             to_try = [place for place in to_try if self.ends[0] <= place <= self.ends[1]]
         return self.value(best)
@@ -75,9 +74,9 @@ def tuned(run: Run, split: Split, config: TrainConfig) -> TrainConfig:
     wanted = [search for search in SEARCHES if getattr(config, search.name) is None]
     if config.accuracy != "softmax" or not wanted or config.epochs == 0:
         return config
-    if not run.tuned:
-        write_json(run.tuned_file, searched(split, config, wanted))
     # a run begun before learning rates were chosen keeps the one it was begun with
+    if not run.tuned and not run.curve.points:
+        write_json(run.tuned_file, searched(split, config, wanted))
     return replace(config, **{each.name: run.tuned[each.name] for each in wanted if each.name in run.tuned})
 
 
@@ -131,10 +130,9 @@ def trial(split: Split, config: TrainConfig, grown: float = GROWN) -> Array:
 
 def better(ones: Array, others: Array, margin: float) -> bool:
     """Whether users fare better with the one than with the other, by so many standard errors of their difference."""
-    lead = ones - others
-    mean = mean_of(lead)
-    error = math.sqrt(mean_of((lead - mean) ** 2) / max(1, int(comm.total(len(lead)))))
-    return mean > margin * error
+    lead = mean_of(ones) - mean_of(others)
+    error = math.sqrt(mean_of((ones - others - lead) ** 2) / max(1, int(comm.total(len(ones)))))
+    return lead > margin * error
 
 
 def mean_of(values: Array) -> float:
