@@ -315,6 +315,17 @@ def test_a_path_is_over_where_nothing_better_is_found_or_too_much_is_lost() -> N
     assert not ended(path((0.7, 0), *[(0.7, far)] * 3, (0.7, TOLERANCE)), 0.6)  # near the best: nothing to find
 
 
+@pytest.mark.parametrize("apart", [0.02, 0.1])
+def test_exposure_becomes_even_also_where_users_want_much_the_same(split: Split, apart: float) -> None:
+    # all like the same items, but for a little: with steps of any length all users came or went at once, and paths
+    # ended at a Gini of .88 and .68
+    rng = np.random.default_rng(5)
+    users = rng.normal(size=(split.n_users, 3)) * [apart, apart, 0] + [0, 0, 1]
+    curve = divmf.diversify(users, rng.normal(size=(split.n_items, 3)), split, k=3, deepest=1.0).curve
+    assert curve.base.valid["gini"] > 0.9
+    assert curve.operating[-1].valid["gini"] < 0.4
+
+
 def test_a_model_without_preferences_has_a_path_too(split: Split) -> None:
     # ρ is measured in spreads of the scores: of none, it was zero, and so was the divisor of the gap
     model = divmf.diversify(np.zeros((split.n_users, 2)), np.zeros((split.n_items, 2)), split, k=3)

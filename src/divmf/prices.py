@@ -31,6 +31,9 @@ TOLERANCE = 0.01  # by how many ρ per recommendation the lists may at most be b
 PATIENCE = 30  # steps that bring neither better lists nor a better bound before it gives up
 # the pace of a price: it slows down where it passed its goal, and speeds up where it did not
 DOWN, UP, PACES, FIRST_PACE = 0.5, 1.2, (0.005, 1.0), 0.1
+# and the longest step it may take, in spreads of a user's scores, likewise, but it lengthens more slowly: where users
+# want much the same, a step too long makes all of them come or go at once
+LENGTHEN, LEASHES, FIRST_LEASH = 1.05, (0.0001, 1.0), 0.05
 NEAR = 1 / 2  # how far from the end of a list demand is counted, in spreads of a user's scores
 WARM = 0.6  # discounts grow more slowly than ρ, since what is shown more earns less: about as this power of it
 
@@ -183,12 +186,14 @@ def solve(
     lowest bound and the best lists is what is left to gain.
     also: prices whose lists are looked at too, so that the answer is at least as good as they are
     """
-    near = min(rho, NEAR * market.spread) or rho  # a model may know nothing and have no spread
+    spread = market.spread or rho  # a model may know nothing and have none
+    near = min(rho, NEAR * spread)
     market.rounds = []  # what is `close` depends on the candidates: they must not depend on what was solved before
     n_shown = max(1, market.n_users * market.k)
     reached, bound, found = -np.inf, np.inf, (start, 0.0, 0.0)
     least, least_at = np.inf, 0
-    price, pace, before = start, np.full(len(start), FIRST_PACE), np.zeros(len(start))
+    price, before = start, np.zeros(len(start))
+    pace, leash = np.full(len(start), FIRST_PACE), np.full(len(start), FIRST_LEASH)
 
     def look(at: Array) -> Array:
         """The lists at some prices, and what they say of the optimum; f."""
@@ -211,12 +216,14 @@ def solve(
             break
         lowest = np.where(counts > 0, -rho * bonus.next(np.maximum(counts - 1, 0)), -np.inf)
         miss = np.clip(price, lowest, -rho * bonus.next(counts)) - price
-        pace = np.clip(np.where(miss * before < 0, DOWN * pace, UP * pace), *PACES)
+        passed = miss * before < 0
+        pace = np.clip(pace * np.where(passed, DOWN, UP), *PACES)
+        leash = np.clip(leash * np.where(passed, DOWN, LENGTHEN), *LEASHES)
         before = np.where(miss != 0, miss, before)
         # of the users who have the item close to their list's end, half would drop it if its price rose by `near`: the
         # more of them there are for what a showing changes of the bonus, the shorter the step to where both meet
         demand = market.close / (2 * near) * rho * (bonus.next(counts) - bonus.next(counts + 1))
-        price = (price + pace * miss / (1 + demand)).astype(np.float32)
+        price = (price + np.clip(pace * miss / (1 + demand), -leash * spread, leash * spread)).astype(np.float32)
     gap = max(0.0, bound - reached) / (rho * n_shown)
     return Prices(rho, found[0], gap, gap <= tolerance, step + 1, found[1], found[2])
 
