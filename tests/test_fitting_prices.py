@@ -413,7 +413,7 @@ def test_refining_keeps_what_is_there_and_halves_one_interval(copy_of_path: Run,
 def test_a_point_added_between_is_at_least_as_good_as_the_lists_of_its_neighbour(
     copy_of_path: Run, split: Split
 ) -> None:
-    # both judged at the ρ of the new point: score + ρ·bonus of the lists
+    # both judged at the ρ of the new point: score + ρ·bonus of the lists, evenness as it is in each of them
     run = copy_of_path
     refine(run, split, CONFIG, ndcg_drop=0.1)
     new = run.curve.points[-1]
@@ -422,7 +422,8 @@ def test_a_point_added_between_is_at_least_as_good_as_the_lists_of_its_neighbour
     values = []
     for point in (new, neighbour):
         counts, score = stall.market.visit(run.price(point).numpy())
-        values.append(score + new.knob * stall.bonus.total(counts).sum())
+        even = np.minimum(counts[:, None], counts).sum() / 2 / len(counts)
+        values.append(score + new.knob * (stall.bonus.total(counts).sum() + stall.bonus.evenness * even / 2))
     assert values[0] >= values[1] - 1e-3
 
 

@@ -1,6 +1,7 @@
 """Exposure prices: the market against a slow loop, the bound against all lists, and the optimum against HiGHS.
 
-What is solved is  max Σ_lists r̂_ui + ρ Σ_i B(f_i),  B(f) = Σ_{x<f} log(1 + c/(x + δ)).
+What is solved is  max Σ_lists r̂_ui + ρ Σ_i B(f_i),  B(f) = Σ_{x<f} b(x),  b(x) = log(1 + c/(x + δ)) + w·(share of items
+shown more than x times in the lists that are counted from).
 """
 
 import math
@@ -18,12 +19,15 @@ from scipy.optimize import linprog
 
 from divmf import prices
 from divmf.ids import Array
+from divmf.metrics import gini
 from divmf.model import MF
-from divmf.prices import Bonus, Market, Prices, follow, slack, solve
+from divmf.prices import Bonus, Market, Prices, follow, offered, slack, solve
 from divmf.topk import recommend
 
 BONUS = Bonus(0.1, 6.0)
-BONUSES = (Bonus(0.01, 3.0), Bonus(0.1, 0.5), Bonus(1.0, 1000.0))
+SHOWN = np.array([0, 0, 0, 1, 1, 2, 4, 4, 6, 9, 17, 25])  # sorted
+EVEN = Bonus(0.01, 6.0, 4.0, SHOWN)
+BONUSES = (Bonus(0.01, 3.0), Bonus(0.1, 0.5), Bonus(1.0, 1000.0), EVEN, Bonus(0.1, 0.01, 50.0, SHOWN))
 
 
 def some_seen(n_users: int, n_items: int, seed: int, share: float = 0.2) -> Array:
@@ -157,12 +161,57 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
 # ---- the bound
 
 
-def test_a_bonus_is_a_sum_of_logarithms() -> None:
-    shown = np.arange(9)
-    for bonus in BONUSES:
-        each = [math.log(1 + bonus.level / (x + bonus.delta)) for x in range(8)]
-        assert_allclose(bonus.next(shown)[:8], each)
-        assert_allclose(bonus.total(shown), np.cumsum([0, *each]), rtol=1e-9, atol=1e-9)
+@pytest.mark.parametrize("bonus", BONUSES)
+def test_a_bonus_is_a_logarithm_and_the_share_of_the_items_shown_more(bonus: Bonus) -> None:
+    shown = np.arange(41)
+    above = [sum(other > x for other in bonus.shown.tolist()) / len(bonus.shown) for x in range(40)]
+    unit = 1 + bonus.evenness / 4
+    each = [(math.log(1 + bonus.level / (x + bonus.delta)) + bonus.evenness * above[x]) / unit for x in range(40)]
+    assert_allclose(bonus.next(shown)[:40], each)
+    assert_allclose(bonus.total(shown), np.cumsum([0, *each]), rtol=1e-9, atol=1e-9)
+    assert bonus.next(np.array([4]))[0] == pytest.approx(each[4])  # SHOWN: 4 of 12 are shown more than 4 times
+    assert len(bonus.shown) == 1 or above[4] == pytest.approx(4 / 12)
+
+
+def evenness(counts: Array) -> float:
+    """½ Σ_i Σ_j min(f_i, f_j) / n."""
+    return float(np.minimum(counts[:, None], counts[None, :]).sum() / 2 / len(counts))
+
+
+COUNTS = st.integers(2, 9).flatmap(lambda n: st.tuples(*[st.lists(st.integers(0, 12), min_size=n, max_size=n)] * 2))
+
+
+@given(COUNTS)
+def test_evenness_is_half_of_all_showings_times_one_minus_gini(both: tuple[list[int], list[int]]) -> None:
+    counts = np.array(both[0])
+    n, places = len(counts), int(counts.sum())
+    if places:
+        # the metric divides by n − 1, the mean difference of all pairs by n
+        assert evenness(counts) == pytest.approx(places / 2 * (1 - gini(counts) * (n - 1) / n))
+
+
+@given(COUNTS)
+def test_evenness_grows_at_least_as_much_as_the_bonus_counted_from_where_it_was(
+    both: tuple[list[int], list[int]],
+) -> None:
+    here, there = map(np.array, both)
+    with_it, without = (Bonus(0.1, 3.0, weight).counted_from(here) for weight in (1.0, 0.0))
+
+    def counted(counts: Array) -> float:
+        return float((1.25 * with_it.total(counts) - without.total(counts)).sum())
+
+    assert evenness(there) - evenness(here) >= counted(there) - counted(here) - 1e-9
+    assert counted(here) == pytest.approx(2 * evenness(here))
+
+
+@given(st.lists(st.floats(-1, 60, width=32), min_size=1, max_size=6), st.sampled_from(BONUSES), st.integers(1, 60))
+def test_an_item_is_wanted_as_often_as_a_showing_is_worth_more_than_its_price(
+    asked: list[float], bonus: Bonus, most: int
+) -> None:
+    worth = bonus.next(np.arange(most))
+    for price in asked:
+        if price <= 0 or np.abs(worth - price).min() > 1e-6:
+            assert bonus.wanted(np.array([price]), most)[0] == (worth > price).sum()
 
 
 def test_where_the_level_is_high_the_bonus_is_boltzmanns_entropy_and_where_it_is_low_the_popular_keep_their_place() -> (
@@ -263,14 +312,14 @@ def value_of(found: Prices) -> float:
 def test_the_linear_program_has_the_value_of_the_best_of_all_lists(seed: int) -> None:
     # the program is a flow, so its optimum is made of whole lists
     scores, seen = some_model(4, 5, seed).scores(slice(None)).double().numpy(), some_seen(4, 5, seed)
-    for rho, bonus in zip((0.1, 0.7, 3.0), BONUSES, strict=True):
+    for rho, bonus in zip((0.1, 0.7, 3.0, 0.5, 0.05), BONUSES, strict=True):
         best = all_values(scores, seen, 2, rho, bonus).max()
         assert optimum(scores, seen, 2, rho, bonus) == pytest.approx(best, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rho", [0.05, 0.3, 1.0, 3.0, 10.0])
-@pytest.mark.parametrize("bonus", [BONUS, *BONUSES])
+@pytest.mark.parametrize("bonus", [BONUS, *BONUSES[:-1]])
 def test_the_lists_found_are_as_close_to_the_optimum_as_the_gap_says(seed: int, rho: float, bonus: Bonus) -> None:
     model, seen, k = some_model(30, 12, seed), some_seen(30, 12, seed), 3
     best = optimum(model.scores(slice(None)).double().numpy(), seen, k, rho, bonus)
@@ -280,6 +329,15 @@ def test_the_lists_found_are_as_close_to_the_optimum_as_the_gap_says(seed: int, 
     assert found.gap <= prices.TOLERANCE
     assert -1e-4 <= best - value_of(found) <= allowed + 1e-4
     assert value_of(found) + allowed >= best - 1e-4  # the bound is one
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rho", [0.05, 0.3, 1.0, 3.0, 10.0])
+def test_the_gap_is_proven_also_where_a_bonus_is_all_steps_and_prices_do_not_converge(seed: int, rho: float) -> None:
+    model, seen, k = some_model(30, 12, seed), some_seen(30, 12, seed), 3
+    best = optimum(model.scores(slice(None)).double().numpy(), seen, k, rho, BONUSES[-1])
+    found = solve(market_of(model, seen, k), rho, no_prices(model), BONUSES[-1])
+    assert -1e-4 <= best - value_of(found) <= found.gap * rho * 30 * k + 1e-4
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -327,10 +385,10 @@ def test_a_solution_does_not_depend_on_what_was_solved_before() -> None:
 # ---- along ρ
 
 
-def path_of(model: MF, seen: Array, k: int, rhos: Array) -> list[Prices]:
+def path_of(model: MF, seen: Array, k: int, rhos: Array, bonus: Bonus = BONUS) -> list[Prices]:
     market, path = market_of(model, seen, k), list[Prices]()
     for rho in rhos:
-        path.append(follow(market, float(rho), BONUS, (path[-1].rho, path[-1].price) if path else None))
+        path.append(follow(market, float(rho), bonus, (path[-1].rho, path[-1].price) if path else None))
     return path
 
 
@@ -353,6 +411,79 @@ def test_a_step_along_rho_is_never_worse_than_staying(seed: int) -> None:
     model, seen = some_model(60, 30, seed), some_seen(60, 30, seed)
     for one, other in pairwise(path_of(model, seen, 4, 0.1 * 3.0 ** np.arange(7))):
         assert value_of(other) >= one.score + other.rho * one.bonus - 1e-4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_evenness_too_a_step_along_rho_is_never_worse_than_staying(seed: int) -> None:
+    # evenness as it is, not as counted from the lists before
+    model, seen, bonus = some_model(60, 30, seed), some_seen(60, 30, seed), Bonus(0.1, 6.0, 4.0)
+    market, without = market_of(model, seen, 4), Bonus(0.1, 6.0)
+    path = path_of(model, seen, 4, 0.05 * 1.5 ** np.arange(10), bonus)
+    gained, score = [], []
+    for found in path:
+        counts, worth = market.visit(found.price)
+        gained.append((float(without.total(counts).sum()) + 4.0 * evenness(counts)) / 2)  # w = 4: b is halved
+        score.append(worth)
+    for at in range(1, 10):
+        assert score[at] + path[at].rho * gained[at] >= score[at - 1] + path[at].rho * gained[at - 1] - 1e-4
+    assert gained[-1] > gained[0] + 50
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_more_evenness_counts_the_more_even_are_lists_of_the_same_score(seed: int) -> None:
+    model, seen = some_model(60, 30, seed), some_seen(60, 30, seed)
+    market, reached = market_of(model, seen, 4), []
+    for weight in (0.0, 4.0, 40.0):
+        visits = [market.visit(found.price) for found in path_of(model, seen, 4, 0.05 * 1.3 ** np.arange(14),
+                                                                 Bonus(0.1, 6.0, weight))]  # fmt: skip
+        scores = np.array([score for _, score in visits])
+        best = market.visit(no_prices(model))[1]
+        reached.append(np.interp(-0.9 * best, -scores, [gini(counts) for counts, _ in visits]))
+    assert reached[0] > reached[1] > reached[2]
+    assert reached[0] > reached[2] + 0.01
+
+
+# ---- items that nobody is shown
+
+
+def test_an_item_nobody_is_shown_is_offered_at_what_the_nearest_user_takes_it_for() -> None:
+    # lists of one. Users 0 and 1 are shown item 0 (scores 3 and 5). Item 1 comes within 1 of it for user 1, who has met
+    # it, and within 2 for user 0; user 2 is nearer, but the only one who is shown item 2
+    users, items = torch.eye(3), torch.tensor([[3.0, 5.0, 0.0], [1.0, 4.0, 4.9], [0.0, 0.0, 7.0]])
+    model, seen = MF(users, items, torch.zeros(3)), np.zeros((3, 3), dtype=bool)
+    seen[1, 1] = True
+    market, bonus = market_of(model, seen, 1), Bonus(1.0, math.e**2.1 - 1)  # a first showing is worth 2.1 ρ
+    assert market.visit(no_prices(model))[0].tolist() == [2, 0, 1]
+    price = offered(market, no_prices(model), 1.0, bonus)
+    assert price is not None
+    assert_allclose(price, [0, -2 - prices.RAISE, 0], rtol=1e-6)  # the step below
+    assert market.visit(price)[0].tolist() == [1, 1, 1]
+    assert offered(market, price, 1.0, bonus) is None  # everything is shown
+    assert offered(market, no_prices(model), 0.9, bonus) is None  # 1.89 at the most: it would cost more
+    with patch.object(prices, "FEW", 0):
+        assert offered(market, no_prices(model), 1.0, bonus) is None
+
+
+def test_nobody_is_asked_who_has_all_there_is() -> None:
+    # user 1 may be shown item 0 alone, and has it; item 1 comes 2 below it for user 0, who has met item 2
+    model = MF(torch.eye(2), torch.tensor([[3.0, 3.0], [1.0, 2.9], [0.0, 2.8]]), torch.zeros(3))
+    market = market_of(model, np.array([[False, False, True], [False, True, True]]), 2)
+    assert market.visit(no_prices(model))[0].tolist() == [2, 1, 0]
+    assert offered(market, no_prices(model), 100.0, Bonus()) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_worth_showing_once_is_shown_though_steps_leave_it_out(seed: int) -> None:
+    model, seen, bonus = some_model(200, 100, seed), some_seen(200, 100, seed), Bonus(1e-9, 10.0)
+    covered, value = [], []
+    for offers in (0, prices.OFFERS):
+        with patch.object(prices, "OFFERS", offers):
+            market = market_of(model, seen, 2)
+            found = solve(market, 0.5, no_prices(model), bonus, tolerance=0.3)
+        covered.append(int((market.visit(found.price)[0] > 0).sum()))
+        value.append(value_of(found))
+    assert covered[0] < covered[1] == 100
+    assert value[0] < value[1]
 
 
 def test_next_to_no_rho_gives_the_models_own_lists() -> None:

@@ -101,13 +101,16 @@ class TrainConfig:
         default=200, ge=0, description="n_ep, epochs of the diversity phase: points of the curve (prices: at most)"
     )
     delta: float = Field(
-        default=0.1, gt=0, le=100, description="δ of the prices: the smaller, the more it counts to be shown at all"
+        default=0.01, gt=0, le=100, description="δ of the prices: the smaller, the more it counts to be shown at all"
     )
     level: float = Field(
         default=1.0,
         gt=0,
         le=1_000_000,
         description="prices: how many times its even share of all places an item has when its bonus fades",
+    )
+    evenness: float = Field(
+        default=4.0, ge=0, le=1_000, description="prices: what a low Gini counts beside coverage and entropy"
     )
     deepest: float = Field(
         default=0.3, gt=0, le=1, description="prices: the curve ends where so much validation nDCG is lost"

@@ -179,7 +179,7 @@ class Stall:
         self.base = run.model(run.curve.base, Rows.of(split.n_users)).to(device_of(config.device))
         self.market = Market(self.base, split.train.matrix, config.k)
         even_share = config.k * self.market.n_users / split.n_items
-        self.bonus = Bonus(config.delta, config.level * even_share)
+        self.bonus = Bonus(config.delta, config.level * even_share, config.evenness)
 
     def point(self, rho: float, curve: Curve, before: Point) -> Point:
         """Solve for ρ from the point before, measure it, keep it."""

@@ -1,17 +1,20 @@
 """Exposure prices: lists of a trained model in which showing an item earns the more, the less it is shown.
 
-The (x+1)-th list that shows an item earns a bonus of ρ·log(1 + c/(x + δ)). The best lists with it solve
+The (x+1)-th list that shows an item earns a bonus of ρ·b(x), b(x) = log(1 + c/(x + δ)) + w·(share of items shown more
+than x times), up to a factor. The best lists with it solve
 
-    max  Σ_lists r̂_ui + ρ Σ_i B(f_i),   B(f) = Σ_{x<f} log(1 + c/(x + δ)),
+    max  Σ_lists r̂_ui + ρ Σ_i B(f_i),   B(f) = Σ_{x<f} b(x),
 
-f_i the number of lists with item i. For items shown less than c times that is the entropy of the exposure as Boltzmann
-counted it, −Σ log f_i!; for those shown more, the bonus fades, and they stay as popular as they are.
+f_i the number of lists with item i. The logarithm is, for items shown less than c times, the entropy of the exposure
+as Boltzmann counted it, −Σ log f_i!; for those shown more it fades, and they stay as popular as they are. The other
+part is what a showing adds to the evenness of all, N/2·(1 − Gini) for N places; who is shown more is read off lists at
+hand, and every solution is then at least as good as they are (`Bonus.counted_from`).
 That is a concave matching problem, and its optimum has a price p_i for each item at which every user, on their own,
 asks for just that list: the top k of r̂_ui − p_i, with −p_i between the bonus of the last showing and that of the next.
 See docs/method.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +25,7 @@ from divmf import comm
 from divmf.ids import Array
 from divmf.model import MF
 from divmf.threads import in_parts
-from divmf.topk import recommend
+from divmf.topk import blocks, recommend
 
 WIDTH = 64  # candidates kept for each user, beyond k, between passes over all items
 ROUNDS = 256  # passes remembered; after that everybody's candidates are found anew
@@ -34,6 +37,8 @@ DOWN, UP, PACES, FIRST_PACE = 0.5, 1.2, (0.005, 1.0), 0.1
 # and the longest step it may take, in spreads of a user's scores, likewise, but it lengthens more slowly: where users
 # want much the same, a step too long makes all of them come or go at once
 LENGTHEN, LEASHES, FIRST_LEASH = 1.05, (0.0001, 1.0), 0.05
+# items that nobody is shown: how many may be offered one by one, how often, and in steps of how many ρ
+FEW, OFFERS, RAISE = 256, 10, 0.025
 NEAR = 1 / 2  # how far from the end of a list demand is counted, in spreads of a user's scores
 WARM = 0.6  # discounts grow more slowly than ρ, since what is shown more earns less: about as this power of it
 
@@ -120,6 +125,7 @@ class Market:
     @cached_property
     def spread(self) -> float:
         """How far a user's best score lies above the last candidate's, on average: the unit that ρ is measured in."""
+        self.rounds = []  # the candidates without prices, whatever was looked at before
         self.visit(np.zeros(self.model.n_items, dtype=np.float32))
         listed = self.items >= 0
         highest = np.where(listed, self.scores, -np.inf).max(axis=1)
@@ -129,32 +135,65 @@ class Market:
         return float(total / counted) if counted else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bonus:
     """What showing an item is worth, in units of ρ.
 
-    delta  δ: the smaller, the more the first showing is worth
-    level  c: the exposure at which the bonus begins to fade
+    delta     δ: the smaller, the more the first showing is worth
+    level     c: the exposure at which the logarithm begins to fade
+    evenness  w: what evenness counts beside it
+    shown     how often items are shown in the lists that evenness is counted from, sorted; nothing: as if nowhere
     """
 
-    delta: float = 0.1
+    delta: float = 0.01
     level: float = 5.0
+    evenness: float = 0.0
+    shown: Array = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+
+    def counted_from(self, counts: Array) -> "Bonus":
+        """Evenness as these lists have it.
+
+        With g_i showings there, B holds Σ_i Σ_j min(f_i, g_j)/n. The evenness itself is ½ Σ_i Σ_j min(f_i, f_j)/n, and
+        grows from g to f at least as much as B does: a sum of squares of m_x, how many are shown more than x times,
+        above its tangent at g. So whatever is better with this bonus is better with evenness as it will be then.
+        """
+        return replace(self, shown=np.sort(counts))
 
     def next(self, shown: Array) -> Array:
-        """log(1 + c/(x + δ)): what one more showing of an item shown x times is worth."""
-        return np.asarray(np.log1p(self.level / (shown + self.delta)))
+        """b(x): what one more showing of an item shown x times is worth."""
+        above = 1 - np.searchsorted(self.shown, shown, side="right") / len(self.shown)
+        return np.asarray((np.log1p(self.level / (shown + self.delta)) + self.evenness * above) / self.unit)
 
     def total(self, shown: Array) -> Array:
-        """B(f) = Σ_{x<f} log(1 + c/(x + δ))."""
-        shown, delta, level = shown.astype(np.float64), self.delta, self.level
-        gained = gammaln(shown + delta + level) - gammaln(delta + level) - gammaln(shown + delta) + gammaln(delta)
-        return np.asarray(gained)
+        """B(f) = Σ_{x<f} b(x)."""
+        floats, delta, level = shown.astype(np.float64), self.delta, self.level
+        gained = gammaln(floats + delta + level) - gammaln(delta + level) - gammaln(floats + delta) + gammaln(delta)
+        up_to = np.searchsorted(self.shown, shown, side="right")  # Σ_j min(f, g_j): those below whole, the others to f
+        smaller = self.sums[up_to] + floats * (len(self.shown) - up_to)
+        return np.asarray((gained + self.evenness * smaller / len(self.shown)) / self.unit)
 
     def wanted(self, price: Array, most: int) -> Array:
         """How often an item would be shown that pays a price for every showing: while the bonus is worth more."""
         with np.errstate(divide="ignore", over="ignore"):
-            shown = self.level / np.expm1(price) - self.delta
-        return np.where(price > 0, np.clip(np.ceil(shown), 0, most), most)
+            by_logarithm = np.ceil(self.level / np.expm1(price * self.unit) - self.delta)
+        within = len(self.table) - np.searchsorted(self.table[::-1], price, side="right")
+        beyond = np.clip(by_logarithm - len(self.table), 0, None)  # where no item is shown more, that alone counts
+        return np.where(price > 0, np.clip(within + beyond, 0, most), most)
+
+    @property
+    def unit(self) -> float:
+        """What b is divided by, so that ρ means much the same whatever evenness counts."""
+        return 1 + self.evenness / 4
+
+    @cached_property
+    def sums(self) -> Array:
+        """Of the showings of the items shown least, ever more of them."""
+        return np.concatenate([[0.0], np.cumsum(self.shown, dtype=np.float64)])
+
+    @cached_property
+    def table(self) -> Array:
+        """b(x) for as long as some item is shown more than x times: it falls."""
+        return self.next(np.arange(int(self.shown[-1])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +201,7 @@ class Prices:
     """What was found for one ρ.
 
     price         p_i, at most 0: a discount.  (n_items,) float32
-    gap           proven: no lists are better by more than this, in units of ρ, per recommendation
+    gap           proven: with this bonus no lists are better by more than this, in units of ρ, per recommendation
     converged     whether the gap is within the tolerance
     score, bonus  Σ_lists r̂_ui and Σ_i B(f_i) of the lists
     """
@@ -224,8 +263,48 @@ def solve(
         # more of them there are for what a showing changes of the bonus, the shorter the step to where both meet
         demand = market.close / (2 * near) * rho * (bonus.next(counts) - bonus.next(counts + 1))
         price = (price + np.clip(pace * miss / (1 + demand), -leash * spread, leash * spread)).astype(np.float32)
+    price = found[0]
+    for _ in range(OFFERS):
+        offer = offered(market, price, rho, bonus)
+        if offer is None:
+            break
+        look(price := offer)
     gap = max(0.0, bound - reached) / (rho * n_shown)
     return Prices(rho, found[0], gap, gap <= tolerance, step + 1, found[1], found[2])
+
+
+def offered(market: Market, price: Array, rho: float, bonus: Bonus) -> Array | None:
+    """The prices, but those of items that nobody is shown at what the user who comes nearest would take them for.
+
+    Steps leave such items for last, since a few of them are within the tolerance; but coverage is what people look at.
+    One that goes for them is offered next time: an auction. None where nothing is to be offered, or too much.
+    """
+    counts, _ = market.visit(price)
+    items = np.flatnonzero(counts == 0)
+    if not 0 < len(items) <= FEW:
+        return None
+    nearest = np.full(len(items), -np.inf)
+    users, vectors, bias = market.vectors
+    met = market.seen[:, items]
+    for rows in blocks(len(users), market.k * vectors.shape[1]):
+        lists = market.lists[rows]
+        scores = np.einsum("ud,ukd->uk", users[rows], vectors[lists]) + bias[lists] - price[lists]
+        last = scores.argmin(axis=1)[:, None]
+        end, leaves = (np.take_along_axis(of, last, axis=1)[:, 0] for of in (scores, lists))
+        # whoever has a list that is not full has all there is; and an item shown once must not go for one not shown
+        asked = (lists.min(axis=1) >= 0) & (counts[leaves] > 1)
+        ahead = users[rows] @ vectors[items].T + bias[items] - np.where(asked, end, np.inf)[:, None]
+        ahead[met[rows].nonzero()] = -np.inf
+        nearest = np.maximum(nearest, ahead.max(axis=0, initial=-np.inf))
+    nearest = np.max(comm.gathered(nearest), axis=0)
+    # in whole steps, so that the last digits of scores, which blocks of another size may change, do not matter
+    taken = (np.floor(nearest / (RAISE * rho)) - 1) * RAISE * rho
+    first = rho * float(bonus.next(np.zeros(1))[0])  # more than that a showing does not earn
+    if not (-taken < first).any():
+        return None
+    changed = price.copy()
+    changed[items] = np.where(-taken < first, np.minimum(price[items], taken), price[items])
+    return changed
 
 
 def slack(counts: Array, price: Array, rho: float, bonus: Bonus, most: int) -> float:
@@ -237,8 +316,7 @@ def slack(counts: Array, price: Array, rho: float, bonus: Bonus, most: int) -> f
 
 def follow(market: Market, rho: float, bonus: Bonus, before: tuple[float, Array] | None) -> Prices:
     """The solution for ρ from that of another ρ, at least as good as its lists are: what they would earn now."""
-    if before is None:
-        return solve(market, rho, np.zeros(market.model.n_items, dtype=np.float32), bonus)
-    last_rho, price = before
+    last_rho, price = before or (rho, np.zeros(market.model.n_items, dtype=np.float32))
     start = price * (rho / last_rho) ** WARM
-    return solve(market, rho, start.astype(np.float32), bonus, also=price)
+    bonus = bonus.counted_from(market.visit(price)[0])
+    return solve(market, rho, start.astype(np.float32), bonus, also=price if before else None)

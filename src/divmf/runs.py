@@ -36,7 +36,7 @@ from divmf.weights import Rows, metadata_of, read_model, read_tensors, write_mod
 # a run may be taken up again with other values of these: they say how far it goes and where, not what it is
 EXTENDABLE = ("diversity_epochs", "device")
 # what runs did that were made before there was a choice
-BEFORE_PRICES = {"method": "divmf"}
+BEFORE_CHOICES = {"method": "divmf", "evenness": 0.0}
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
 OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
 
@@ -110,7 +110,7 @@ class Run:
     @property
     def config(self) -> TrainConfig:
         """The settings the run was made with."""
-        return TrainConfig(**BEFORE_PRICES | read_json(self.config_file)["settings"])
+        return TrainConfig(**BEFORE_CHOICES | read_json(self.config_file)["settings"])
 
     @property
     def split(self) -> Split:
@@ -248,7 +248,7 @@ def check_same(run: Run, asked: Mapping[str, Any]) -> None:
     """An existing run is taken up again only with the same data and settings."""
     there = read_json(run.config_file)
     try:
-        data, settings = there["data"], BEFORE_PRICES | there["settings"]
+        data, settings = there["data"], BEFORE_CHOICES | there["settings"]
     except (KeyError, TypeError) as error:
         raise damaged(run.config_file, error) from error
     if data["fingerprint"] != asked["data"]["fingerprint"]:
