@@ -4,6 +4,7 @@ A curve is a file of its points: the diversity of the test lists, and the test n
 is said of it later can be said with an interval. Settings are chosen on validation, with seed 0 and the smallest k.
 """
 
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,14 +39,16 @@ DATASETS = {
 }
 BASES: dict[str, dict[str, Any]] = {"softmax": {}, "bpr": {"preset": "paper"}}
 SEEDS, KS = (0, 1, 2), (5, 10)
-# candidates a user that rerankers choose from, for more reach more of the catalogue; and who is too slow for the most
-WIDTHS, SLOW = (100, 300, 1000), ("karakaya", "dual_prices", "sinkhorn", "mincost_flow")
+# candidates a user that rerankers choose from, for more reach more of the catalogue; and how many at the most, for some
+# are too slow for many, and the strongest is fast
+WIDTHS, MOST = (100, 300, 1000, 3000), 1000
+WIDEST = {"karakaya": 300, "dual_prices": 300, "sinkhorn": 300, "mincost_flow": 300, "fairrec": 3000}
 # a curve goes on until so much nDCG is lost, 20% being the last that is asked for, or for so many points
 DEEPEST, LONGEST = 0.25, 1000
 # what the paper leaves to tune: how many more items are kept (its n), and the step size
 TRAINED: dict[str, tuple[dict[str, Any], ...]] = {
     "prices": ({},),
-    "divmf": ({}, {"diversity_rate": 0.003}, {"diversity_rate": 0.003, "unmask": 500}),
+    "divmf": ({}, {"unmask": 500}, {"diversity_rate": 0.003}, {"diversity_rate": 0.003, "unmask": 500}),
 }
 # the rivals that the issue of a better base is about; the others stand on the default base only
 ON_BPR = ("bayes_rule", "dual_prices", "sinkhorn", "popcon", "sapid")
@@ -63,18 +66,21 @@ class Points:
     ndcg: Array  # (n_points, n_users) on test
     valid_ndcg: Array  # (n_points,)
     seconds: float
+    settings: Mapping[str, Any]  # that it was made with
 
     @classmethod
     def load(cls, file: Path) -> "Points":
         """A curve as `save` wrote it."""
         with np.load(file) as kept:
-            return cls(**{name: kept[name] for name in kept.files if name != "seconds"}, seconds=float(kept["seconds"]))
+            held = dict(kept)
+        seconds, settings = float(held.pop("seconds")), json.loads(str(held.pop("settings", "null")))
+        return cls(**held, seconds=seconds, settings=settings)
 
     def save(self, file: Path) -> None:
         """Write it whole or not at all."""
         file.parent.mkdir(parents=True, exist_ok=True)
         made = file.with_suffix(".tmp.npz")
-        np.savez_compressed(made, **vars(self))
+        np.savez_compressed(made, **{**vars(self), "settings": json.dumps(self.settings)})
         made.replace(file)
 
 
@@ -90,6 +96,11 @@ class Place:
     def file(self, method: str, k: int) -> Path:
         """The curve of a method."""
         return self.folder / self.dataset / f"seed-{self.seed}" / f"{self.base}-{k}-{method}.npz"
+
+    def has(self, method: str, k: int) -> bool:
+        """Whether there is the curve of a method, made with the settings chosen for it."""
+        file, known = self.file(method, k), read_json(self.settings) if self.settings.exists() else {}
+        return file.exists() and method in known and Points.load(file).settings == known[method]
 
     @property
     def run(self) -> Path:
@@ -117,7 +128,7 @@ def methods_on(base: str) -> list[str]:
 def make_curves(places: Sequence[Place], say: Callable[[str], None], ks: Sequence[int] = KS) -> None:
     """Make what is not there yet; the seed that settings are chosen with must come first."""
     for place in places:
-        missing = [(k, name) for k in ks for name in methods_on(place.base) if not place.file(name, k).exists()]
+        missing = [(k, name) for k in ks for name in methods_on(place.base) if not place.has(name, k)]
         if not missing:
             continue
         split = place.split()
@@ -147,7 +158,7 @@ def floor_of(place: Place, split: Split, k: int) -> float:
 def chosen(place: Place, name: str, model: Recommender, split: Split) -> dict[str, Any]:
     """The settings of a method with the best validation curve, found once for a dataset and base.
 
-    Of a reranker with the narrowest candidates first; then those are widened for as long as it gets better.
+    Of a reranker with the narrowest candidates first; then with wider ones.
     """
     known = read_json(place.settings) if place.settings.exists() else {}
     if name not in known:
@@ -162,13 +173,12 @@ def best_of(name: str, value: Callable[[Mapping[str, Any]], float]) -> dict[str,
     if name in TRAINED:
         return dict(max(TRAINED[name], key=value) if len(TRAINED[name]) > 1 else TRAINED[name][0])
     variants = [{**variant, "candidates": WIDTHS[0]} for variant in METHODS[name].variants]
-    best, reached = max(((variant, value(variant)) for variant in variants), key=itemgetter(1))
-    for width in WIDTHS[1:2] if name in SLOW else WIDTHS[1:]:
-        wider = {**best, "candidates": width}
-        if (now := value(wider)) <= reached:
-            break
-        best, reached = wider, now
-    return best
+    found = [max(((variant, value(variant)) for variant in variants), key=itemgetter(1))]
+    for width in WIDTHS[1:]:
+        if width <= WIDEST.get(name, MOST):
+            wider = {**found[0][0], "candidates": width}
+            found.append((wider, value(wider)))
+    return max(found, key=itemgetter(1))[0]
 
 
 def worth(name: str, model: Recommender, split: Split, settings: Mapping[str, Any]) -> float:
@@ -212,7 +222,7 @@ def curve(
         if kept < floor and name in TRAINED:
             break
     knob, valid, covered, nats, uneven, users = (np.array(column) for column in zip(*rows, strict=True))
-    return Points(knob, covered, nats, uneven, users.astype(np.float32), valid, perf_counter() - began)
+    return Points(knob, covered, nats, uneven, users.astype(np.float32), valid, perf_counter() - began, dict(settings))
 
 
 def measured(lists: TopK, held: sparse.csr_array) -> tuple[float, float, float, Array]:
@@ -230,12 +240,21 @@ def own_lists(name: str, model: Recommender, split: Split, k: int, settings: Map
     seen: Any = "train+valid" if part == "test" else "train"
     phases: dict[str, Any] = {"accuracy": "bpr", "accuracy_epochs": 0, "diversity_epochs": LONGEST, "deepest": 1.0}
     config = TrainConfig(method=name, k=k, dim=model.weights.dim, **phases, **settings)
+    # prices belong to the lists that are served, as a reranker's lists do: nothing is trained
+    served = as_served(split) if name == "prices" and part == "test" else split
     with tempfile.TemporaryDirectory() as folder:
         start = MF(model.weights.users.clone(), model.weights.items.clone(), model.weights.bias)  # trained in place
-        run = Run.start(folder, split, config, model=start)
-        for number, point in enumerate(fit(run, split, config, start)):
+        run = Run.start(folder, served, config, model=start)
+        for number, point in enumerate(fit(run, served, config, start)):
             lists = Recommender(run.model(point), split, point, k).lists(seen=seen)
             yield point.knob or float(number), point.valid["ndcg"], lists
+
+
+def as_served(split: Split) -> Split:
+    """As things are when test lists are made: all that a user has met by then is seen."""
+    met = split.seen.tocoo()
+    users, items = (place.astype(np.int32) for place in met.coords)
+    return Split(replace(split.train, users=users, items=items, times=None), split.test, split.test)
 
 
 def reranked_lists(

@@ -18,8 +18,9 @@ from benchmarks.frontier import (
     BASES,
     DATASETS,
     KS,
+    MOST,
     SEEDS,
-    SLOW,
+    WIDEST,
     WIDTHS,
     Place,
     Points,
@@ -74,9 +75,12 @@ def page(folder: Path, names: Sequence[str], seeds: Sequence[int], images: Path)
                 count(name, made, standing[frame])
             sections += [f"### {DATASETS[name][0]}: {text}", *(metric_table(metric, tables) for metric in METRICS)]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("divmf", "torch", "numba", "polars"))
+    few, many = min(WIDEST.values()), max(WIDEST.values())
+    fewer, more = (", ".join(name for name, most in WIDEST.items() if most == width) for width in (few, many))
     introduction = INTRODUCTION.format(
-        names=len(names), seeds=len(seeds), widths=", ".join(map(str, WIDTHS)), slow=", ".join(SLOW), some=WIDTHS[1]
-    )
+        names=len(names), seeds=len(seeds), widths=", ".join(str(width) for width in WIDTHS if width <= MOST),
+        fewer=fewer, few=few, more=more, many=many,
+    )  # fmt: skip
     return "\n\n".join([introduction, summary(standing, names), *sections, f"Made with {versions}.\n"])
 
 
@@ -210,9 +214,9 @@ best value up to there; the end of the curve if it never loses so much: those of
 quarter is lost from both models, unless they end before), averaged over seeds, ± half a 95% interval over resampled
 users: how well accuracy is known decides how well the place on the curve is. A method's settings other than its knob
 are chosen on validation (seed 0, k = 5; the mean of coverage, entropy and 1 − Gini over losses of 0 to 20%) and used
-for all seeds and k. One of a reranker's is how many candidates a user it chooses from: {widths}, widened for as long
-as it gets better ({slow} to {some}: they take too long). At 1% nothing can be told from noise. One command makes it
-all:
+for all seeds and k. One of a reranker's is how many candidates a user it chooses from, the best of {widths}
+({fewer} to {few}: they take too long; {more} to {many}). Prices, too, are solved for the lists that
+are measured. At 1% nothing can be told from noise. One command makes it all:
 
     make results"""
 

@@ -9,7 +9,7 @@ from benchmarks.matched import LOSSES, METRICS, Cells, cells, place_of, verdict,
 def curve(ndcg: list[list[float]], coverage: list[float]) -> Points:
     n = len(coverage)
     values = np.array(coverage)
-    return Points(np.arange(n), values, 10 * values, 1 - values, np.array(ndcg, np.float32), np.zeros(n), 0.0)
+    return Points(np.arange(n), values, 10 * values, 1 - values, np.array(ndcg, np.float32), np.zeros(n), 0.0, {})
 
 
 @pytest.mark.parametrize(("target", "place"), [(1.0, 0), (0.8, 1.5), (0.7, 2), (2.0, 0), (0.1, 2)])
