@@ -1,16 +1,32 @@
 """How a method's settings are chosen for the results, worked by hand; and that a curve goes as far as is asked."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.frontier import DEEPEST, METHODS, Place, Points, as_served, best_of, curve, over_losses
+import torch
+from benchmarks import frontier
+from benchmarks.frontier import (
+    DEEPEST,
+    METHODS,
+    Place,
+    Points,
+    as_served,
+    best_of,
+    chosen,
+    curve,
+    floor_of,
+    over_losses,
+    worth,
+)
 
 from divmf.datasets import marketplace
 from divmf.estimator import DivMF, Recommender
-from divmf.files import write_json
+from divmf.files import read_json, write_json
+from divmf.model import MF
 
 
 def test_the_best_that_each_loss_allows_is_averaged() -> None:
@@ -18,6 +34,49 @@ def test_the_best_that_each_loss_allows_is_averaged() -> None:
     kept = np.array([1.0, 1.01, 0.95, 0.85, 0.7])
     metric = np.array([0.1, 0.2, 0.4, 0.3, 0.9])
     assert over_losses(kept, metric) == pytest.approx((5 * 0.2 + 16 * 0.4) / 21)
+
+
+def test_settings_are_judged_by_the_mean_of_the_three_metrics_on_validation(
+    model: Recommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # two points, the second at a loss of 10%: it counts for the losses of 10 to 20%, eleven of twenty-one
+    nats = np.array([0.5, 0.75]) * np.log(model.split.n_items)
+    made = Points(np.arange(2), np.array([0.2, 0.4]), nats, np.array([0.9, 0.6]),
+                  np.array([[1.0, 1.0], [0.9, 0.9]]), np.zeros(2), 0.0, {})  # fmt: skip
+    asked = []
+    monkeypatch.setattr(frontier, "curve", lambda *given, **named: (asked.append((given[3:], named)), made)[1])
+    first, second = (0.2 + 0.5 + 0.1) / 3, (0.4 + 0.75 + 0.4) / 3
+    assert worth("kwon", model, model.split, {"candidates": 7}) == pytest.approx((10 * first + 11 * second) / 21)
+    assert asked == [((5, {"candidates": 7}), {"part": "valid"})]
+
+
+def test_settings_are_chosen_once_for_a_dataset_and_base(
+    model: Recommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place("lastfm-15", "softmax", 0, tmp_path)
+    monkeypatch.setattr(frontier, "worth", lambda name, model, split, settings: settings["candidates"])
+    assert chosen(place, "sinkhorn", model, model.split) == {"candidates": 300}
+    monkeypatch.setattr(frontier, "worth", pytest.fail)
+    for seed in (0, 1):
+        assert chosen(replace(place, seed=seed), "sinkhorn", model, model.split) == {"candidates": 300}
+    assert read_json(place.settings) == {"sinkhorn": {"candidates": 300}}
+
+
+def test_a_curve_may_end_where_enough_is_lost_from_the_less_accurate_model(
+    model: Recommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_users, dim = model.split.n_users, 2
+    ignorant = MF(torch.zeros(n_users, dim), torch.zeros(model.split.n_items, dim), torch.zeros(model.split.n_items))
+    models = {"softmax": model, "bpr": Recommender(ignorant, model.split, model.point, 5)}
+    monkeypatch.setattr(frontier, "trained", lambda place, split: models[place.base])
+    lists = models["bpr"].lists(5, seen="train+valid")
+    held, reached = model.split.test.matrix, []
+    for user in range(n_users):  # one test item a user
+        ranks = [rank for rank, item in enumerate(lists.items[user].tolist()) if held[user, item]]
+        reached.append(1 / np.log2(ranks[0] + 2) if ranks else 0.0)
+    floor = floor_of(Place("lastfm-15", "softmax", 0, tmp_path), model.split, 5)
+    assert floor == pytest.approx((1 - DEEPEST) * np.mean(reached))
+    assert 0 < floor < (1 - DEEPEST) * curve("bayes_rule", model, model.split, 5, {"candidates": 10}).ndcg[0].mean()
 
 
 def by_width(values: Mapping[int, float]) -> Any:
