@@ -27,7 +27,8 @@ from divmf.topk import recommend
 BONUS = Bonus(0.1, 6.0)
 SHOWN = np.array([0, 0, 0, 1, 1, 2, 4, 4, 6, 9, 17, 25])  # sorted
 EVEN = Bonus(0.01, 6.0, 4.0, SHOWN)
-BONUSES = (Bonus(0.01, 3.0), Bonus(0.1, 0.5), Bonus(1.0, 1000.0), EVEN, Bonus(0.1, 0.01, 50.0, SHOWN))
+FIRST = Bonus(1e-14, 6.0, 4.0, SHOWN)  # the first showing above all
+BONUSES = (Bonus(0.01, 3.0), Bonus(0.1, 0.5), Bonus(1.0, 1000.0), EVEN, FIRST, Bonus(0.1, 0.01, 50.0, SHOWN))
 
 
 def some_seen(n_users: int, n_items: int, seed: int, share: float = 0.2) -> Array:
@@ -312,7 +313,7 @@ def value_of(found: Prices) -> float:
 def test_the_linear_program_has_the_value_of_the_best_of_all_lists(seed: int) -> None:
     # the program is a flow, so its optimum is made of whole lists
     scores, seen = some_model(4, 5, seed).scores(slice(None)).double().numpy(), some_seen(4, 5, seed)
-    for rho, bonus in zip((0.1, 0.7, 3.0, 0.5, 0.05), BONUSES, strict=True):
+    for rho, bonus in zip((0.1, 0.7, 3.0, 0.5, 0.3, 0.05), BONUSES, strict=True):
         best = all_values(scores, seen, 2, rho, bonus).max()
         assert optimum(scores, seen, 2, rho, bonus) == pytest.approx(best, abs=1e-6)
 
@@ -448,7 +449,7 @@ def test_the_more_evenness_counts_the_more_even_are_lists_of_the_same_score(seed
 
 def test_an_item_nobody_is_shown_is_offered_at_what_the_nearest_user_takes_it_for() -> None:
     # lists of one. Users 0 and 1 are shown item 0 (scores 3 and 5). Item 1 comes within 1 of it for user 1, who has met
-    # it, and within 2 for user 0; user 2 is nearer, but the only one who is shown item 2
+    # it, within 2 for user 0, and within 2.1 of what user 2 is shown
     users, items = torch.eye(3), torch.tensor([[3.0, 5.0, 0.0], [1.0, 4.0, 4.9], [0.0, 0.0, 7.0]])
     model, seen = MF(users, items, torch.zeros(3)), np.zeros((3, 3), dtype=bool)
     seen[1, 1] = True
@@ -462,6 +463,24 @@ def test_an_item_nobody_is_shown_is_offered_at_what_the_nearest_user_takes_it_fo
     assert offered(market, no_prices(model), 0.9, bonus) is None  # 1.89 at the most: it would cost more
     with patch.object(prices, "FEW", 0):
         assert offered(market, no_prices(model), 1.0, bonus) is None
+
+
+def test_an_item_that_had_to_go_is_offered_next() -> None:
+    # a chain: item 2 takes user 1 from item 1, shown once; that takes user 0 from item 0, shown twice, and user 1 back,
+    # whom item 2 takes again
+    users = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    model = MF(users, torch.tensor([[9.0, 0.0], [8.99, 5.0], [-90.0, 4.0]]), torch.zeros(3))
+    seen = np.zeros((3, 3), dtype=bool)
+    seen[2, 1:] = True  # user 2 may be shown item 0 alone
+    market = market_of(model, seen, 1)
+    assert market.visit(no_prices(model))[0].tolist() == [2, 1, 0]
+    bonus, price = Bonus(), no_prices(model)
+    for counts in ([2, 0, 1], [1, 2, 0], [1, 1, 1]):
+        offer = offered(market, price, 1.0, bonus)
+        assert offer is not None
+        price = offer
+        assert market.visit(price)[0].tolist() == counts
+    assert offered(market, price, 1.0, bonus) is None
 
 
 def test_nobody_is_asked_who_has_all_there_is() -> None:

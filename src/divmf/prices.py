@@ -38,7 +38,7 @@ DOWN, UP, PACES, FIRST_PACE = 0.5, 1.2, (0.005, 1.0), 0.1
 # want much the same, a step too long makes all of them come or go at once
 LENGTHEN, LEASHES, FIRST_LEASH = 1.05, (0.0001, 1.0), 0.05
 # items that nobody is shown: how many may be offered one by one, how often, and in steps of how many ρ
-FEW, OFFERS, RAISE = 256, 10, 0.025
+FEW, OFFERS, RAISE = 256, 30, 0.025
 NEAR = 1 / 2  # how far from the end of a list demand is counted, in spreads of a user's scores
 WARM = 0.6  # discounts grow more slowly than ρ, since what is shown more earns less: about as this power of it
 
@@ -145,7 +145,7 @@ class Bonus:
     shown     how often items are shown in the lists that evenness is counted from, sorted; nothing: as if nowhere
     """
 
-    delta: float = 0.01
+    delta: float = 1e-9
     level: float = 5.0
     evenness: float = 0.0
     shown: Array = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
@@ -263,12 +263,13 @@ def solve(
         # more of them there are for what a showing changes of the bonus, the shorter the step to where both meet
         demand = market.close / (2 * near) * rho * (bonus.next(counts) - bonus.next(counts + 1))
         price = (price + np.clip(pace * miss / (1 + demand), -leash * spread, leash * spread)).astype(np.float32)
-    price = found[0]
-    for _ in range(OFFERS):
-        offer = offered(market, price, rho, bonus)
-        if offer is None:
-            break
-        look(price := offer)
+    for begin in (price, found[0]):  # the last lists may be better but for an item that they lost
+        offer = begin
+        for _ in range(OFFERS):
+            again = offered(market, offer, rho, bonus)
+            if again is None:
+                break
+            look(offer := again)
     gap = max(0.0, bound - reached) / (rho * n_shown)
     return Prices(rho, found[0], gap, gap <= tolerance, step + 1, found[1], found[2])
 
@@ -277,7 +278,8 @@ def offered(market: Market, price: Array, rho: float, bonus: Bonus) -> Array | N
     """The prices, but those of items that nobody is shown at what the user who comes nearest would take them for.
 
     Steps leave such items for last, since a few of them are within the tolerance; but coverage is what people look at.
-    One that goes for them is offered next time: an auction. None where nothing is to be offered, or too much.
+    An item that goes for them, and was shown once, is offered next time: an auction. None where nothing is to be
+    offered, or too much.
     """
     counts, _ = market.visit(price)
     items = np.flatnonzero(counts == 0)
@@ -289,11 +291,9 @@ def offered(market: Market, price: Array, rho: float, bonus: Bonus) -> Array | N
     for rows in blocks(len(users), market.k * vectors.shape[1]):
         lists = market.lists[rows]
         scores = np.einsum("ud,ukd->uk", users[rows], vectors[lists]) + bias[lists] - price[lists]
-        last = scores.argmin(axis=1)[:, None]
-        end, leaves = (np.take_along_axis(of, last, axis=1)[:, 0] for of in (scores, lists))
-        # whoever has a list that is not full has all there is; and an item shown once must not go for one not shown
-        asked = (lists.min(axis=1) >= 0) & (counts[leaves] > 1)
-        ahead = users[rows] @ vectors[items].T + bias[items] - np.where(asked, end, np.inf)[:, None]
+        # whoever has a list that is not full has all there is
+        end = np.where(lists.min(axis=1) >= 0, scores.min(axis=1), np.inf)
+        ahead = users[rows] @ vectors[items].T + bias[items] - end[:, None]
         ahead[met[rows].nonzero()] = -np.inf
         nearest = np.maximum(nearest, ahead.max(axis=0, initial=-np.inf))
     nearest = np.max(comm.gathered(nearest), axis=0)
