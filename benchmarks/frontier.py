@@ -28,6 +28,7 @@ from divmf.model import MF
 from divmf.rerank import METHODS
 from divmf.runs import Run
 from divmf.split import Split
+from divmf.stakes import stake_of
 from divmf.topk import TopK
 
 DATASETS = {
@@ -37,6 +38,9 @@ DATASETS = {
     "yelp-15": ("Yelp stand-in (15-core)", "yelp-nfa", 15),
     "lastfm-15": ("Last.fm (15-core)", "lastfm-hetrec2011", 15),
 }
+# the ways to hold out, each with a folder of its own. One item a user is the paper's; of a fifth of each user's items
+# many more are hit, so that accuracy, and with it the place on a curve, is known several times better
+HELD_OUT = {"fifth": "a fifth of every user's interactions held out", "one": "one interaction of every user held out"}
 BASES: dict[str, dict[str, Any]] = {"softmax": {}, "bpr": {"preset": "paper"}}
 SEEDS, KS = (0, 1, 2), (5, 10)
 # candidates a user that rerankers choose from, for more reach more of the catalogue; and how many at the most, for some
@@ -86,7 +90,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Place:
-    """One dataset, base model and seed, and the folder where its curves are."""
+    """One dataset, base model and seed, and the folder where its curves are, named for what is held out."""
 
     dataset: str
     base: str
@@ -116,7 +120,9 @@ class Place:
         """The data, split with the seed."""
         _, name, core = DATASETS[self.dataset]
         data = load(name)
-        return (data.k_core(core) if core else data).leave_one_out(seed=self.seed)
+        data = data.k_core(core) if core else data
+        fifth = self.folder.name == "fifth"
+        return data.hold_out(seed=self.seed) if fifth else data.leave_one_out(seed=self.seed)
 
 
 def methods_on(base: str) -> list[str]:
@@ -239,6 +245,7 @@ def own_lists(name: str, model: Recommender, split: Split, k: int, settings: Map
     """The model's own lists, then those of every point of the diversity phase."""
     seen: Any = "train+valid" if part == "test" else "train"
     phases: dict[str, Any] = {"accuracy": "bpr", "accuracy_epochs": 0, "diversity_epochs": LONGEST, "deepest": 1.0}
+    phases["stake"] = stake_of(split)  # from validation: the test part of `as_served` must not be asked
     config = TrainConfig(method=name, k=k, dim=model.weights.dim, **phases, **settings)
     # prices belong to the lists that are served, as a reranker's lists do: nothing is trained
     served = as_served(split) if name == "prices" and part == "test" else split

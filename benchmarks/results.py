@@ -1,4 +1,5 @@
-"""`make results`: every method on five datasets, three seeds, two lengths of lists, as docs/results.md and pictures.
+"""`make results`: every method on five datasets, three seeds, two lengths of lists, two ways to hold out, as
+docs/results.md and pictures.
 
 Curves are made in results/ (what is there is not made again), then the paper's experiments on four datasets, then the
 page is written.
@@ -8,6 +9,7 @@ import argparse
 import importlib.metadata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from benchmarks import paper
 from benchmarks.frontier import (
     BASES,
     DATASETS,
+    HELD_OUT,
     KS,
     MOST,
     SEEDS,
@@ -46,15 +49,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*DATASETS, []], help="datasets; all if none is named")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many")
+    parser.add_argument("--held", action="append", choices=list(HELD_OUT), help="what is held out; both if not said")
     parser.add_argument("--folder", type=Path, default=ROOT / "results", help="where curves are kept")
     asked = parser.parse_args()
     names, seeds = asked.names or list(DATASETS), SEEDS[: asked.seeds]
-    make_curves(places(asked.folder, names, seeds), lambda line: print(line, flush=True))
-    whole = not asked.names and len(seeds) == len(SEEDS)  # a part must not take the place of the whole
+    for held in asked.held or HELD_OUT:
+        make_curves(places(asked.folder / held, names, seeds), lambda line: print(line, flush=True))
+    # a part must not take the place of the whole
+    whole = not asked.names and not asked.held and len(seeds) == len(SEEDS)
     file = ROOT / "docs" / "results.md" if whole else asked.folder / "results.md"
     text = page(asked.folder, names, seeds, file.parent / "img")
     if whole:
-        write_table(ROOT / "README.md", asked.folder, seeds)
+        write_table(ROOT / "README.md", asked.folder / "fifth", seeds)
         paper.reproduce(asked.folder / "reproduce")
         text += "\n" + paper.section(asked.folder / "reproduce", file.parent / "img") + "\n"
     file.write_text(text)
@@ -63,17 +69,23 @@ def main() -> None:
 
 def page(folder: Path, names: Sequence[str], seeds: Sequence[int], images: Path) -> str:
     """The whole of it."""
-    sections, standing = [], {frame: Counter[tuple[str, str]]() for frame in FRAMES}
-    for name in names:
-        found = [seed for seed in seeds if (Place(name, "bpr", seed, folder).run / "done").exists()]
-        sections.append(about(name, folder, found))
-        draw(name, folder, images / f"curves-{name}.png")
-        sections.append(f"![{DATASETS[name][0]}: accuracy against diversity](img/curves-{name}.png)")
+    sections, standing = [], {where: Counter[tuple[str, str]]() for where in product(HELD_OUT, FRAMES)}
+    for held, name in product(HELD_OUT, names):
+        inside, title = folder / held, f"{DATASETS[name][0]}, {HELD_OUT[held]}"
+        found = [seed for seed in seeds if all(Place(name, base, seed, inside).file("prices", KS[-1]).exists()
+                                               for base in BASES)]  # fmt: skip
+        if not found:
+            sections.append(f"## {title}\n\n**Not made yet.**")
+            continue
+        sections.append(about(name, title, inside, found))
+        image = f"curves-{name}{'' if held == 'fifth' else '-one'}.png"
+        draw(name, inside, images / image)
+        sections.append(f"![{title}: accuracy against diversity](img/{image})")
         for frame, text in FRAMES.items():
-            tables = {k: table_of(name, folder, found, k, frame) for k in KS}
+            tables = {k: table_of(name, inside, found, k, frame) for k in KS}
             for made in tables.values():
-                count(name, made, standing[frame])
-            sections += [f"### {DATASETS[name][0]}: {text}", *(metric_table(metric, tables) for metric in METRICS)]
+                count(name, made, standing[held, frame])
+            sections += [f"### {title}: {text}", *(metric_table(metric, tables) for metric in METRICS)]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("divmf", "torch", "numba", "polars"))
     few, many = min(WIDEST.values()), max(WIDEST.values())
     fewer, more = (", ".join(name for name, most in WIDEST.items() if most == width) for width in (few, many))
@@ -119,7 +131,7 @@ def count(name: str, table: Mapping[Key, Cells], standing: Counter[tuple[str, st
             standing[name, verdict(table[DEFAULT], others, loss, metric)[0]] += 1
 
 
-def summary(standing: Mapping[str, Counter[tuple[str, str]]], names: Sequence[str]) -> str:
+def summary(standing: Mapping[tuple[str, str], Counter[tuple[str, str]]], names: Sequence[str]) -> str:
     """The default against all others, cell by cell."""
     lines = [
         "## Where the default stands",
@@ -128,16 +140,17 @@ def summary(standing: Mapping[str, Counter[tuple[str, str]]], names: Sequence[st
         " method (the interval of every paired difference on its side), not distinguishable from the best, or clearly"
         " behind some other:",
         "",
-        "| | dataset | clearly best | not distinguishable | behind |",
-        "|---|---|---|---|---|",
+        "| held out | | dataset | clearly best | not distinguishable | behind |",
+        "|---|---|---|---|---|---|",
     ]
-    for frame, counts in standing.items():
-        for name in [*names, "all"]:
+    for (held, frame), counts in standing.items():
+        made = [name for name in names if any(name == where for where, _ in counts)]
+        for name in [*made, "all"]:
             found = [sum(n for (where, how), n in counts.items() if how == kind and name in (where, "all"))
                      for kind in ("best", "tied", "behind")]  # fmt: skip
             shown = " | ".join(f"{n} ({n / max(1, sum(found)):.0%})" for n in found)
             title = f"**{name}**" if name == "all" else DATASETS[name][0]
-            lines.append(f"| {FRAMES[frame]} | {title} | {shown} |")
+            lines.append(f"| {held} | {FRAMES[frame]} | {title} | {shown} |")
     return "\n".join(lines)
 
 
@@ -165,9 +178,9 @@ def metric_table(metric: str, tables: Mapping[int, Mapping[Key, Cells]]) -> str:
     return "\n".join(lines)
 
 
-def about(name: str, folder: Path, seeds: Sequence[int]) -> str:
+def about(name: str, title: str, folder: Path, seeds: Sequence[int]) -> str:
     """The data, and the models that every method starts from."""
-    lines = [f"## {DATASETS[name][0]}", ""]
+    lines = [f"## {title}", ""]
     for base in BASES:
         runs = [Run.open(Place(name, base, seed, folder).run) for seed in seeds]
         data = read_json(runs[0].config_file)["data"]

@@ -16,7 +16,7 @@ LADDER = [
     ["interactions", "model", "losses", "files"],
     ["kernels"],
     ["split", "select", "sampling"],
-    ["stored", "weights", "unmask", "topk", "bootstrap", "describe", "marketplace", "fingerprint"],
+    ["stored", "weights", "unmask", "topk", "bootstrap", "describe", "marketplace", "fingerprint", "stakes"],
     ["softmax", "diversity", "steps", "prices", "metrics", "datasets"],
     ["training"],
     ["plan"],

@@ -513,3 +513,26 @@ def test_a_loss_that_is_no_number_ends_with_one_line_and_keeps_what_was_done(
     kept = divmf("curve", run, "--json").json
     assert {point["phase"] for point in kept} == {"accuracy"}
     assert divmf("pick", run, "--ndcg-drop", "5%").code == 0
+
+
+def test_a_share_of_everybody_is_held_out_and_active_users_count_more(divmf: Any, log: Path, tmp_path: Path) -> None:
+    sizes = divmf("data", "split", log, "-o", tmp_path / "split", "--hold-out", "20%", "--json").json
+    total = sizes["train"] + sizes["valid"] + sizes["test"]
+    assert sizes["test"] / total == pytest.approx(0.2, abs=0.02)
+    assert sizes["valid"] / total == pytest.approx(0.1, abs=0.02)
+    fast = ["--accuracy-epochs", 5, "--l2", 8, "--learning-rate", 0.2, "--diversity-epochs", 3, "-q"]
+    ways = {"whole": ["--hold-out", 0.2], "alike": ["--hold-out", 0.2, "--stake", 0], "one": []}
+    for run, how in ways.items():
+        assert divmf("train", log, "-o", tmp_path / run, *how, *fast).code == 0
+        assert (tmp_path / run / "points" / "stakes.safetensors").exists() == (run == "whole")
+    lists = tmp_path / "lists.parquet"
+    assert divmf("recommend", tmp_path / "whole", "-o", lists).code == 0
+    assert pl.read_parquet(lists).height
+
+
+@pytest.mark.parametrize("share", ["0", "70%", "a fifth"])
+def test_a_share_that_cannot_be_held_out_is_refused(divmf: Any, log: Path, tmp_path: Path, share: str) -> None:
+    done = divmf("train", log, "-o", tmp_path / "run", "--hold-out", share)
+    assert (done.code, f"--hold-out {share}" in done.err) == (2, True)
+    assert "such as 20%" in done.err or "write 5%" in done.err
+    assert not (tmp_path / "run").exists()

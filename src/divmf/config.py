@@ -112,6 +112,13 @@ class TrainConfig:
     evenness: float = Field(
         default=4.0, ge=0, le=1_000, description="prices: what a low Gini counts beside coverage and entropy"
     )
+    stake: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="prices: how much more the scores of active users count, as a power of their interactions; 0: all"
+        " users alike; none: as what is held out for validation grows with them",
+    )
     deepest: float = Field(
         default=0.3, gt=0, le=1, description="prices: the curve ends where so much validation nDCG is lost"
     )

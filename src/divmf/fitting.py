@@ -18,6 +18,7 @@ from divmf.model import MF
 from divmf.prices import TOLERANCE, Bonus, Market, follow
 from divmf.runs import Run, restore_optimiser
 from divmf.split import Split
+from divmf.stakes import PRIOR, stake_of, stakes_of
 from divmf.topk import TopK, recommend_each
 from divmf.training import EPOCHS, epoch_rng, initial_model, optimisers_of
 from divmf.tuning import tuned
@@ -176,7 +177,15 @@ class Stall:
 
     def __init__(self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None) -> None:
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
-        self.base = run.model(run.curve.base, Rows.of(split.n_users)).to(device_of(config.device))
+        base = run.model(run.curve.base, Rows.of(split.n_users))
+        power = stake_of(split) if config.stake is None else config.stake
+        if power:
+            stakes = torch.from_numpy(stakes_of(split.train.matrix, power))
+            if not run.stakes_file.exists():
+                run.record_stakes(stakes)
+                log.info("the scores of active users count more: as (interactions + %d)^%.2f", PRIOR, power)
+            base = base.weighted(stakes)
+        self.base = base.to(device_of(config.device))
         self.market = Market(self.base, split.train.matrix, config.k)
         even_share = config.k * self.market.n_users / split.n_items
         self.bonus = Bonus(config.delta, config.level * even_share, config.evenness)

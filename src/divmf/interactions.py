@@ -227,6 +227,12 @@ class Interactions:
 
         return leave_one_out(self, np.random.default_rng(seed))
 
+    def hold_out(self, seed: int = 0, valid: float = 0.1, test: float = 0.2) -> "Split":
+        """A share of each user's interactions for the test, one for validation; see `divmf.split.hold_out`."""
+        from divmf.split import hold_out
+
+        return hold_out(self, np.random.default_rng(seed), valid, test)
+
     def user_numbers(self, user_ids: Sequence[Any] | pl.Series) -> Array:
         """The row numbers of these users; an unknown one is an error that names it."""
         given = as_ids(pl.Series("user_id", user_ids), "user_id")

@@ -1,6 +1,6 @@
 """MF: a vector for each user and each item; a score is their dot product plus the item's bias."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
 
@@ -78,6 +78,16 @@ class MF:
     def scores(self, rows: slice | Tensor) -> Tensor:
         """What some users' lists are chosen by: r̂_ui − p_i, with r̂_ui = u·v_i + b_i.  (rows, n_items)"""
         return torch.addmm(self.offset, self.users[rows], self.items.T)
+
+    def weighted(self, weights: Tensor) -> Self:
+        """The same lists without prices, but a user's scores weigh so much more against them.  weights: (n_users,)
+
+        A bias becomes one more dimension of the vectors, since it weighs as much as they do.
+        """
+        users, items, bias = self.users, self.items, self.bias
+        if bias.any():
+            users, items = torch.hstack([users, torch.ones_like(users[:, :1])]), torch.hstack([items, bias[:, None]])
+        return replace(self, users=users * weights[:, None], items=items, bias=torch.zeros_like(bias))
 
     def factors(self) -> tuple[Array, Array]:
         """User and item vectors for any library that serves dot products: bias and price are one more dimension."""

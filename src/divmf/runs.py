@@ -36,7 +36,7 @@ from divmf.weights import Rows, metadata_of, read_model, read_tensors, write_mod
 # a run may be taken up again with other values of these: they say how far it goes and where, not what it is
 EXTENDABLE = ("diversity_epochs", "device")
 # what runs did that were made before there was a choice
-BEFORE_CHOICES = {"method": "divmf", "evenness": 0.0}
+BEFORE_CHOICES = {"method": "divmf", "evenness": 0.0, "stake": 0.0}
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
 OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
 
@@ -134,7 +134,19 @@ class Run:
         """The model of a point of the curve that one may choose; rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None:
             return read_model(self.weights_file(point), rows)
-        return replace(read_model(self.folder / "points" / "000.safetensors", rows), price=self.price(point))
+        base = read_model(self.folder / "points" / "000.safetensors", rows)
+        if self.stakes_file.exists():
+            base = base.weighted(read_tensors(self.stakes_file, rows)["users.stake"][:, 0])
+        return replace(base, price=self.price(point))
+
+    @property
+    def stakes_file(self) -> Path:
+        """Where it is kept how much a user's scores count against prices, if not all count alike."""
+        return self.folder / "points" / "stakes.safetensors"
+
+    def record_stakes(self, stakes: Tensor) -> None:
+        """Keep how much users' scores count; once, for all points of the prices.  (n_users,)"""
+        write_tensors(self.stakes_file, {"users.stake": stakes[:, None]})
 
     def price(self, point: Point) -> Tensor:
         """The prices of a point.  (n_items,)"""

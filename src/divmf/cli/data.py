@@ -8,7 +8,7 @@ import typer
 
 from divmf.cli import app
 from divmf.cli.console import Out
-from divmf.cli.inputs import PICTURES, Columns, check_output, load_split
+from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split
 from divmf.cli.options import command
 
 data = typer.Typer(no_args_is_help=True, help="Known datasets, their download, statistics, and the split as files.")
@@ -102,9 +102,11 @@ def split(
     item: Columns.item = None,
     time: Columns.time = None,
     query: Columns.query = None,
+    hold_out: Columns.hold_out = None,
 ) -> None:
-    """Write the split that `divmf train` makes with the same --k-core and --seed, with the original ids."""
-    made = load_split(out, data, k_core, seed, Columns(user, item, time, query))
+    """Write the split that `divmf train` makes with the same --k-core, --seed and --hold-out, with the original ids."""
+    columns = Columns(user, item, time, query, held_out=held_share(hold_out))
+    made = load_split(out, data, k_core, seed, columns)
     made.write(output)
     sizes = {name: len(getattr(made, name)) for name in ("train", "valid", "test")} | {"catalog": made.n_items}
     out.say(f"wrote {output}: " + ", ".join(f"{name}.parquet {size:,}" for name, size in sizes.items()))

@@ -21,6 +21,7 @@ class Columns:
     time_name: str | None = None
     query_text: str | None = None
     split_name: str | None = None
+    held_out: float | None = None
 
     user = Annotated[str | None, typer.Option(help="Name of the user column, if not a usual one.")]
     item = Annotated[str | None, typer.Option(help="Name of the item column, if not a usual one.")]
@@ -29,6 +30,13 @@ class Columns:
     split = Annotated[
         str | None,
         typer.Option("--split-column", help="Column that says train, valid or test, if the data carries its split."),
+    ]
+    hold_out = Annotated[
+        str | None,
+        typer.Option(
+            help="Hold out such a share of each user's interactions (20%, say) for the test and half of it for"
+            " validation, drawn at random; else the last interaction and the one before it."
+        ),
     ]
 
 
@@ -53,11 +61,13 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, cl
         out.note(f"{data}: {merged:,} repeated pairs merged")
     with clock.phase("splitting"):
         read = read.k_core(k_core) if k_core else read
-        split = read.leave_one_out(seed)
+        share = columns.held_out
+        split = read.leave_one_out(seed) if share is None else read.hold_out(seed, valid=share / 2, test=share)
     users, pairs = (read.n_users, len(read)) if read.share is None else (read.share.all_users, read.share.all_pairs)
     out.note(f"{data}: {users:,} users, {read.n_items:,} items, {pairs:,} interactions")
     if only := users_in_train_only(split):
-        out.note(f"{data}: {only:,} users have fewer than three interactions: learnt from, not tested")
+        few = "fewer than three interactions" if share is None else "too few interactions to hold any out"
+        out.note(f"{data}: {only:,} users have {few}: learnt from, not tested")
     return split if read.share or comm.size() == 1 else split.of_process(comm.rank(), comm.size())
 
 
@@ -101,6 +111,17 @@ def own_users(given: Any, known: Any) -> Any:
     here = numbers_of(ids, known.user_ids) >= 0
     check_known(ids, known.total(here.astype("int64")) > 0)
     return ids.filter(pl.Series(here))
+
+
+def held_share(text: str | None) -> float | None:
+    """--hold-out: a share that leaves something to learn from, with half of it more for validation."""
+    share = None if text is None else positive_share(text, "--hold-out")
+    if share is not None and not 0 < share < 2 / 3:
+        raise ValueError(
+            f"--hold-out {text} leaves nothing to learn from or nothing to test (half as much more goes to validation);"
+            " choose more than 0 and less than 66%, such as 20%"
+        )
+    return share
 
 
 PICTURES = (".html", ".png", ".svg", ".json")

@@ -7,7 +7,7 @@ import typer
 
 from divmf.cli import app
 from divmf.cli.console import Out
-from divmf.cli.inputs import PICTURES, Columns, check_output, load_split, positive_share
+from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split, positive_share
 from divmf.cli.options import command
 from divmf.clock import Clock
 from divmf.config import TrainConfig
@@ -39,6 +39,7 @@ def train(
     time: Columns.time = None,
     query: Columns.query = None,
     split_column: Columns.split = None,
+    hold_out: Columns.hold_out = None,
     profile: Annotated[bool, typer.Option("--profile", help="Also say where the time went, phase by phase.")] = False,
     *,
     settings: dict[str, Any],
@@ -60,7 +61,10 @@ def train(
         device_of(config.device)  # refused before anything is read, if it is not there
     if split_column is not None and k_core:
         raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
-    split = load_split(out, data, k_core, config.seed, Columns(user, item, time, query, split_column), clock)
+    if split_column is not None and hold_out:
+        raise ValueError("--hold-out and --split-column do not go together: a given split is taken as it is")
+    columns = Columns(user, item, time, query, split_column, held_share(hold_out))
+    split = load_split(out, data, k_core, config.seed, columns, clock)
     run = train_run(out, output, split, config, data, clock)
     theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
