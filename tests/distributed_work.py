@@ -20,11 +20,12 @@ from divmf.runs import Run
 from divmf.sampling import submatrices
 from divmf.softmax import softmax_gradient
 from divmf.split import Split
+from divmf.stakes import stake_of, stakes_of
 from divmf.steps import by_autograd, on_all_rows, on_touched_rows
 from divmf.topk import TopK, recommend
 from divmf.training import epoch_rng, optimisers_of
 
-EXACT = {"softmax in float32", "diversity in float32", "prices", "metrics"}  # of these every bit is the same
+EXACT = {"softmax in float32", "diversity in float32", "prices", "metrics", "stakes"}  # of these every bit is the same
 
 DIVERSITY: dict[str, dict[str, Any]] = {
     "whole": {},
@@ -35,7 +36,7 @@ DIVERSITY: dict[str, dict[str, Any]] = {
 }
 
 CURVES: dict[str, dict[str, Any]] = {
-    "softmax and prices": {"l2": 8.0, "accuracy_epochs": 6, "diversity_epochs": 5},
+    "softmax and prices": {"l2": 8.0, "accuracy_epochs": 6, "diversity_epochs": 5, "stake": 1.0},
     "the paper": {"preset": "paper", "accuracy_epochs": 3, "diversity_epochs": 4, "learning_rate": 0.005},
     "rows and blocks": {
         "preset": "paper", "adam": "rows", "rows": 400, "columns": 500, "accuracy_epochs": 3, "diversity_epochs": 3,
@@ -55,8 +56,11 @@ def everybodys(table: Any) -> Array:
     return np.concatenate(comm.gathered_rows(table.detach().numpy()))
 
 
+MARKET = marketplace(users=123, items=60, interactions=1500, seed=1)
+
+
 def some_split() -> Split:
-    return share_of(marketplace(users=123, items=60, interactions=1500, seed=1).leave_one_out(0))
+    return share_of(MARKET.leave_one_out(0))
 
 
 def some_model(split: Split, dtype: torch.dtype = torch.float64) -> MF:
@@ -129,6 +133,11 @@ def prices_and_metrics(split: Split) -> dict[str, list[Array]]:
     measured = measure(lists, split.valid.matrix, comm.total(split.train.popularity))
     return {
         "prices": [prices.price, np.array([prices.gap, prices.score, prices.bonus])],
+        "stakes": [
+            np.array([stake_of(split)]),
+            np.array([stake_of(share_of(MARKET.hold_out(0)))]),
+            np.concatenate(comm.gathered_rows(stakes_of(split.train.matrix, 0.7))),
+        ],
         "metrics": [np.array(list(measured.values())), np.concatenate(comm.gathered_rows(items))],
     }
 
