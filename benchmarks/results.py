@@ -217,19 +217,24 @@ def in_words(settings: Mapping[str, Mapping[str, Any]]) -> str:
 INTRODUCTION = """# Results
 
 Every method on the lists of the same MF model (32 dimensions): {names} datasets, {seeds} seed(s) (each with its own
-models, and its own split where the data has no times), lists of 5 and 10. `prices` are exposure prices, the default;
+models and, where it is drawn, its own split), lists of 5 and 10. `prices` are exposure prices, the default;
 `DivMF` is the paper's diversity phase; the others are rerankers, which choose from candidates. Two frames, so that
 the gain of a better model and of a better way to diversify it are not mixed: first all methods on the softmax model,
 the loss counted from it; then methods on either model, the loss counted from MF by BPR.
+
+Two ways to hold out: a **fifth** of every user's interactions (and a tenth for validation), drawn at random, or **one**
+for each, the last, as in the paper. What a curve reaches at a loss depends on how well the loss is known, and one item a
+user tells it badly: with a fifth, three to thirty times as many can be hit.
 
 What stands in a cell is the value of the metric on test where the method's curve has lost so much **test nDCG** (the
 best value up to there; the end of the curve if it never loses so much: those of prices and DivMF go on until a
 quarter is lost from both models, unless they end before), averaged over seeds, ± half a 95% interval over resampled
 users: how well accuracy is known decides how well the place on the curve is. A method's settings other than its knob
 are chosen on validation (seed 0, k = 5; the mean of coverage, entropy and 1 − Gini over losses of 0 to 20%) and used
-for all seeds and k. One of a reranker's is how many candidates a user it chooses from, the best of {widths}
-({fewer} to {few}: they take too long; {more} to {many}). Prices, too, are solved for the lists that
-are measured. At 1% nothing can be told from noise. One command makes it all:
+for all seeds and k; only DivMF on Gowalla has the faster of the two settings that are best on the other sets. One of a
+reranker's is how many candidates a user it chooses from, the best of {widths} ({fewer} to {few}: they take too long;
+{more} to {many}). Prices, too, are solved for the lists that are measured, with the stakes of users as validation has
+them. At 1% little can be told from noise. One command makes it all:
 
     make results"""
 
