@@ -223,7 +223,7 @@ the gain of a better model and of a better way to diversify it are not mixed: fi
 the loss counted from it; then methods on either model, the loss counted from MF by BPR.
 
 Two ways to hold out: a **fifth** of every user's interactions (and a tenth for validation), drawn at random, or **one**
-for each, the last, as in the paper. What a curve reaches at a loss depends on how well the loss is known, and one item a
+for each, the last, as in the paper. What a curve reaches at a loss depends on how well the loss is known; one item a
 user tells it badly: with a fifth, three to thirty times as many can be hit.
 
 What stands in a cell is the value of the metric on test where the method's curve has lost so much **test nDCG** (the
