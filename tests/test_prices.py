@@ -447,6 +447,11 @@ def test_the_more_evenness_counts_the_more_even_are_lists_of_the_same_score(seed
 # ---- items that nobody is shown
 
 
+def first(rho: float, bonus: Bonus) -> float:
+    """What the first showing of an item earns."""
+    return rho * float(bonus.next(np.zeros(1))[0])
+
+
 def test_an_item_nobody_is_shown_is_offered_at_what_the_nearest_user_takes_it_for() -> None:
     # lists of one. Users 0 and 1 are shown item 0 (scores 3 and 5). Item 1 comes within 1 of it for user 1, who has met
     # it, within 2 for user 0, and within 2.1 of what user 2 is shown
@@ -455,14 +460,14 @@ def test_an_item_nobody_is_shown_is_offered_at_what_the_nearest_user_takes_it_fo
     seen[1, 1] = True
     market, bonus = market_of(model, seen, 1), Bonus(1.0, math.e**2.1 - 1)  # a first showing is worth 2.1 ρ
     assert market.visit(no_prices(model))[0].tolist() == [2, 0, 1]
-    price = offered(market, no_prices(model), 1.0, bonus)
+    price = offered(market, no_prices(model), 1.0, first(1.0, bonus))
     assert price is not None
     assert_allclose(price, [0, -2 - prices.RAISE, 0], rtol=1e-6)  # the step below
     assert market.visit(price)[0].tolist() == [1, 1, 1]
-    assert offered(market, price, 1.0, bonus) is None  # everything is shown
-    assert offered(market, no_prices(model), 0.9, bonus) is None  # 1.89 at the most: it would cost more
+    assert offered(market, price, 1.0, first(1.0, bonus)) is None  # everything is shown
+    assert offered(market, no_prices(model), 0.9, first(0.9, bonus)) is None  # 1.89 at the most: it would cost more
     with patch.object(prices, "FEW", 0):
-        assert offered(market, no_prices(model), 1.0, bonus) is None
+        assert offered(market, no_prices(model), 1.0, first(1.0, bonus)) is None
 
 
 def test_an_item_that_had_to_go_is_offered_next() -> None:
@@ -476,11 +481,11 @@ def test_an_item_that_had_to_go_is_offered_next() -> None:
     assert market.visit(no_prices(model))[0].tolist() == [2, 1, 0]
     bonus, price = Bonus(), no_prices(model)
     for counts in ([2, 0, 1], [1, 2, 0], [1, 1, 1]):
-        offer = offered(market, price, 1.0, bonus)
+        offer = offered(market, price, 1.0, first(1.0, bonus))
         assert offer is not None
         price = offer
         assert market.visit(price)[0].tolist() == counts
-    assert offered(market, price, 1.0, bonus) is None
+    assert offered(market, price, 1.0, first(1.0, bonus)) is None
 
 
 def test_nobody_is_asked_who_has_all_there_is() -> None:
@@ -488,7 +493,7 @@ def test_nobody_is_asked_who_has_all_there_is() -> None:
     model = MF(torch.eye(2), torch.tensor([[3.0, 3.0], [1.0, 2.9], [0.0, 2.8]]), torch.zeros(3))
     market = market_of(model, np.array([[False, False, True], [False, True, True]]), 2)
     assert market.visit(no_prices(model))[0].tolist() == [2, 1, 0]
-    assert offered(market, no_prices(model), 100.0, Bonus()) is None
+    assert offered(market, no_prices(model), 100.0, np.inf) is None
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -554,3 +559,22 @@ def test_a_smaller_delta_covers_no_less(seed: int) -> None:
         covered.append(int((market.visit(found.price)[0] > 0).sum()))
     assert covered == sorted(covered)
     assert covered[-1] > covered[0]
+
+
+def test_of_lists_as_good_within_the_tolerance_those_that_show_everything_are_taken() -> None:
+    # item 3 is so far below all others that its first showing, worth .7 ρ, does not pay: it costs user 0 about 100,
+    # every other 5 more. 100 is less than a tolerance of .02 ρ a place (40 · 5 of them) for ρ = 60, more for ρ = 15
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(40, 12))
+    scores[:, 3] = -100 - 5 * np.arange(40)
+    model = MF(torch.eye(40), torch.from_numpy(scores.T).float(), torch.zeros(12))
+    seen, bonus, shown = np.zeros((40, 12), dtype=bool), Bonus(1.0, 1.0), {}
+    for rho in (15.0, 60.0):
+        market = market_of(model, seen, 5)
+        found = solve(market, rho, no_prices(model), bonus, tolerance=0.02)
+        shown[rho] = market.visit(found.price)[0]
+        # the gap is that of the lists taken, not of the better ones left
+        assert optimum(scores, seen, 5, rho, bonus) - value_of(found) <= found.gap * rho * 200 + 1e-3
+        assert found.gap <= 0.04
+    assert [int(counts[3]) for counts in shown.values()] == [0, 1]
+    assert all((np.delete(counts, 3) > 0).all() for counts in shown.values())

@@ -16,6 +16,7 @@ See docs/method.md.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -38,7 +39,7 @@ DOWN, UP, PACES, FIRST_PACE = 0.5, 1.2, (0.005, 1.0), 0.1
 # want much the same, a step too long makes all of them come or go at once
 LENGTHEN, LEASHES, FIRST_LEASH = 1.05, (0.0001, 1.0), 0.05
 # items that nobody is shown: how many may be offered one by one, how often, and in steps of how many ρ
-FEW, OFFERS, RAISE = 256, 30, 0.025
+FEW, OFFERS, RAISE = 256, 10, 0.025
 NEAR = 1 / 2  # how far from the end of a list demand is counted, in spreads of a user's scores
 WARM = 0.6  # discounts grow more slowly than ρ, since what is shown more earns less: about as this power of it
 
@@ -145,7 +146,7 @@ class Bonus:
     shown     how often items are shown in the lists that evenness is counted from, sorted; nothing: as if nowhere
     """
 
-    delta: float = 1e-9
+    delta: float = 1e-4
     level: float = 5.0
     evenness: float = 0.0
     shown: Array = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
@@ -229,29 +230,45 @@ def solve(
     near = min(rho, NEAR * spread)
     market.rounds = []  # what is `close` depends on the candidates: they must not depend on what was solved before
     n_shown = max(1, market.n_users * market.k)
-    reached, bound, found = -np.inf, np.inf, (start, 0.0, 0.0)
+    enough = tolerance * rho * n_shown
+    reached, bound, found = -np.inf, np.inf, Found(start)
     least, least_at = np.inf, 0
     price, before = start, np.zeros(len(start))
     pace, leash = np.full(len(start), FIRST_PACE), np.full(len(start), FIRST_LEASH)
 
-    def look(at: Array) -> Array:
-        """The lists at some prices, and what they say of the optimum; f."""
+    def look(at: Array) -> tuple[Array, Found]:
+        """The lists at some prices, and what they say of the optimum."""
         nonlocal reached, bound, found
         counts, score = market.visit(at, near=near)
-        gained = float(bonus.total(counts).sum())
-        value = score + rho * gained
+        here = Found(at, score, float(bonus.total(counts).sum()), bool(counts.min(initial=1) > 0))
+        value = here.value(rho)
         if value > reached:
-            reached, found = value, (at, score, gained)
+            reached, found = value, here
         bound = min(bound, value + slack(counts, at, rho, bonus, market.n_users))
-        return counts
+        return counts, here
+
+    def auction(begin: Array, most: float) -> Found:
+        """The lists after items that nobody was shown were offered at discounts of at most so much.
+
+        At any discount only for as long as that costs less than the tolerance.
+        """
+        here = look(begin)[1]
+        for _ in range(OFFERS):
+            if here.whole or (np.isinf(most) and here.value(rho) < reached - enough):
+                break
+            offer = offered(market, here.price, rho, most)
+            if offer is None:
+                break
+            here = look(offer)[1]
+        return here
 
     if also is not None:
         look(also)
     for step in range(iterations):
-        counts = look(price)
+        counts, _ = look(price)
         if bound - reached < least:
             least, least_at = bound - reached, step
-        if least <= tolerance * rho * n_shown or step - least_at >= PATIENCE:
+        if least <= enough or step - least_at >= PATIENCE:
             break
         lowest = np.where(counts > 0, -rho * bonus.next(np.maximum(counts - 1, 0)), -np.inf)
         miss = np.clip(price, lowest, -rho * bonus.next(counts)) - price
@@ -263,23 +280,36 @@ def solve(
         # more of them there are for what a showing changes of the bonus, the shorter the step to where both meet
         demand = market.close / (2 * near) * rho * (bonus.next(counts) - bonus.next(counts + 1))
         price = (price + np.clip(pace * miss / (1 + demand), -leash * spread, leash * spread)).astype(np.float32)
-    for begin in (price, found[0]):  # the last lists may be better but for an item that they lost
-        offer = begin
-        for _ in range(OFFERS):
-            again = offered(market, offer, rho, bonus)
-            if again is None:
-                break
-            look(offer := again)
-    gap = max(0.0, bound - reached) / (rho * n_shown)
-    return Prices(rho, found[0], gap, gap <= tolerance, step + 1, found[1], found[2])
+    first = rho * float(bonus.next(np.zeros(1))[0])
+    auction(price, first)  # the last lists may be better but for an item that they lost
+    # of lists that are as good, within the tolerance, those that show all there is
+    whole = auction(found.price, np.inf)
+    if whole.whole and whole.value(rho) >= reached - enough:
+        found = whole
+    gap = max(0.0, bound - found.value(rho)) / (rho * n_shown)
+    return Prices(rho, found.price, gap, gap <= tolerance, step + 1, found.score, found.bonus)
 
 
-def offered(market: Market, price: Array, rho: float, bonus: Bonus) -> Array | None:
+class Found(NamedTuple):
+    """Prices that were looked at: Σ_lists r̂_ui and Σ_i B(f_i) of their lists, and whether these show every item."""
+
+    price: Array
+    score: float = 0.0
+    bonus: float = 0.0
+    whole: bool = False
+
+    def value(self, rho: float) -> float:
+        """What the lists are worth."""
+        return self.score + rho * self.bonus
+
+
+def offered(market: Market, price: Array, rho: float, most: float) -> Array | None:
     """The prices, but those of items that nobody is shown at what the user who comes nearest would take them for.
 
     Steps leave such items for last, since a few of them are within the tolerance; but coverage is what people look at.
     An item that goes for them, and was shown once, is offered next time: an auction. None where nothing is to be
     offered, or too much.
+    most: the largest discount that may be given
     """
     counts, _ = market.visit(price)
     items = np.flatnonzero(counts == 0)
@@ -299,11 +329,11 @@ def offered(market: Market, price: Array, rho: float, bonus: Bonus) -> Array | N
     nearest = np.max(comm.gathered(nearest), axis=0)
     # in whole steps, so that the last digits of scores, which blocks of another size may change, do not matter
     taken = (np.floor(nearest / (RAISE * rho)) - 1) * RAISE * rho
-    first = rho * float(bonus.next(np.zeros(1))[0])  # more than that a showing does not earn
-    if not (-taken < first).any():
+    pays = -taken < most
+    if not pays.any():
         return None
     changed = price.copy()
-    changed[items] = np.where(-taken < first, np.minimum(price[items], taken), price[items])
+    changed[items[pays]] = np.minimum(price[items], taken)[pays]
     return changed
 
 
