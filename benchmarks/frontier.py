@@ -40,7 +40,10 @@ DATASETS = {
 }
 # the ways to hold out, each with a folder of its own. One item a user is the paper's; of a fifth of each user's items
 # many more are hit, so that accuracy, and with it the place on a curve, is known several times better
-HELD_OUT = {"fifth": "a fifth of every user's interactions held out", "one": "one interaction of every user held out"}
+HELD_OUT = {
+    "fifth": "a fifth of every user's interactions is held out for the test, a tenth for validation, drawn at random",
+    "one": "one interaction of every user is held out for the test, one for validation: the last, if times are known",
+}
 BASES: dict[str, dict[str, Any]] = {"softmax": {}, "bpr": {"preset": "paper"}}
 SEEDS, KS = (0, 1, 2), (5, 10)
 # candidates a user that rerankers choose from, for more reach more of the catalogue; and how many at the most, for some

@@ -1,5 +1,6 @@
-"""`make results`: every method on five datasets, three seeds, two lengths of lists, two ways to hold out, as
-docs/results.md and pictures.
+"""`make results`: every method on five datasets, three seeds, two lengths of lists, as docs/results.md and pictures.
+
+With one item held out of every user instead of a fifth, docs/results-one.md.
 
 Curves are made in results/ (what is there is not made again), then the paper's experiments on four datasets, then the
 page is written.
@@ -9,7 +10,6 @@ import argparse
 import importlib.metadata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from divmf.runs import Run
 ROOT = Path(__file__).parent.parent
 NAMES = {"divmf": "DivMF", "prices": "prices"}
 DEFAULT = ("softmax", "prices")
+PAGES = {"fifth": "results.md", "one": "results-one.md"}
 
 
 def main() -> None:
@@ -53,43 +54,40 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / "results", help="where curves are kept")
     asked = parser.parse_args()
     names, seeds = asked.names or list(DATASETS), SEEDS[: asked.seeds]
-    for held in asked.held or HELD_OUT:
-        make_curves(places(asked.folder / held, names, seeds), lambda line: print(line, flush=True))
     # a part must not take the place of the whole
-    whole = not asked.names and not asked.held and len(seeds) == len(SEEDS)
-    file = ROOT / "docs" / "results.md" if whole else asked.folder / "results.md"
-    text = page(asked.folder, names, seeds, file.parent / "img")
-    if whole:
-        write_table(ROOT / "README.md", asked.folder / "fifth", seeds)
-        paper.reproduce(asked.folder / "reproduce")
-        text += "\n" + paper.section(asked.folder / "reproduce", file.parent / "img") + "\n"
-    file.write_text(text)
-    print(file)
+    whole = not asked.names and len(seeds) == len(SEEDS)
+    for held in asked.held or HELD_OUT:
+        folder = asked.folder / held
+        make_curves(places(folder, names, seeds), lambda line: print(line, flush=True))
+        file = (ROOT / "docs" if whole else asked.folder) / PAGES[held]
+        text = page(folder, names, seeds, file.parent / "img")
+        if whole and held == "fifth":
+            write_table(ROOT / "README.md", folder, seeds)
+            paper.reproduce(asked.folder / "reproduce")
+            text += "\n" + paper.section(asked.folder / "reproduce", file.parent / "img") + "\n"
+        file.write_text(text)
+        print(file)
 
 
 def page(folder: Path, names: Sequence[str], seeds: Sequence[int], images: Path) -> str:
-    """The whole of it."""
-    sections, standing = [], {where: Counter[tuple[str, str]]() for where in product(HELD_OUT, FRAMES)}
-    for held, name in product(HELD_OUT, names):
-        inside, title = folder / held, f"{DATASETS[name][0]}, {HELD_OUT[held]}"
-        found = [seed for seed in seeds if all(Place(name, base, seed, inside).file("prices", KS[-1]).exists()
-                                               for base in BASES)]  # fmt: skip
-        if not found:
-            sections.append(f"## {title}\n\n**Not made yet.**")
-            continue
-        sections.append(about(name, title, inside, found))
-        image = f"curves-{name}{'' if held == 'fifth' else '-one'}.png"
-        draw(name, inside, images / image)
-        sections.append(f"![{title}: accuracy against diversity](img/{image})")
+    """The whole of it, for what is held out in this folder."""
+    sections, standing = [], {frame: Counter[tuple[str, str]]() for frame in FRAMES}
+    for name in names:
+        found = [seed for seed in seeds if (Place(name, "bpr", seed, folder).run / "done").exists()]
+        sections.append(about(name, folder, found))
+        image = f"curves-{name}{'' if folder.name == 'fifth' else '-one'}.png"
+        draw(name, folder, images / image)
+        sections.append(f"![{DATASETS[name][0]}: accuracy against diversity](img/{image})")
         for frame, text in FRAMES.items():
-            tables = {k: table_of(name, inside, found, k, frame) for k in KS}
+            tables = {k: table_of(name, folder, found, k, frame) for k in KS}
             for made in tables.values():
-                count(name, made, standing[held, frame])
-            sections += [f"### {title}: {text}", *(metric_table(metric, tables) for metric in METRICS)]
+                count(name, made, standing[frame])
+            sections += [f"### {DATASETS[name][0]}: {text}", *(metric_table(metric, tables) for metric in METRICS)]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("divmf", "torch", "numba", "polars"))
     few, many = min(WIDEST.values()), max(WIDEST.values())
     fewer, more = (", ".join(name for name, most in WIDEST.items() if most == width) for width in (few, many))
     introduction = INTRODUCTION.format(
+        held=HELD_OUT[folder.name],
         names=len(names), seeds=len(seeds), widths=", ".join(str(width) for width in WIDTHS if width <= MOST),
         fewer=fewer, few=few, more=more, many=many,
     )  # fmt: skip
@@ -131,7 +129,7 @@ def count(name: str, table: Mapping[Key, Cells], standing: Counter[tuple[str, st
             standing[name, verdict(table[DEFAULT], others, loss, metric)[0]] += 1
 
 
-def summary(standing: Mapping[tuple[str, str], Counter[tuple[str, str]]], names: Sequence[str]) -> str:
+def summary(standing: Mapping[str, Counter[tuple[str, str]]], names: Sequence[str]) -> str:
     """The default against all others, cell by cell."""
     lines = [
         "## Where the default stands",
@@ -140,17 +138,16 @@ def summary(standing: Mapping[tuple[str, str], Counter[tuple[str, str]]], names:
         " method (the interval of every paired difference on its side), not distinguishable from the best, or clearly"
         " behind some other:",
         "",
-        "| held out | | dataset | clearly best | not distinguishable | behind |",
-        "|---|---|---|---|---|---|",
+        "| | dataset | clearly best | not distinguishable | behind |",
+        "|---|---|---|---|---|",
     ]
-    for (held, frame), counts in standing.items():
-        made = [name for name in names if any(name == where for where, _ in counts)]
-        for name in [*made, "all"]:
+    for frame, counts in standing.items():
+        for name in [*names, "all"]:
             found = [sum(n for (where, how), n in counts.items() if how == kind and name in (where, "all"))
                      for kind in ("best", "tied", "behind")]  # fmt: skip
             shown = " | ".join(f"{n} ({n / max(1, sum(found)):.0%})" for n in found)
             title = f"**{name}**" if name == "all" else DATASETS[name][0]
-            lines.append(f"| {held} | {FRAMES[frame]} | {title} | {shown} |")
+            lines.append(f"| {FRAMES[frame]} | {title} | {shown} |")
     return "\n".join(lines)
 
 
@@ -178,9 +175,9 @@ def metric_table(metric: str, tables: Mapping[int, Mapping[Key, Cells]]) -> str:
     return "\n".join(lines)
 
 
-def about(name: str, title: str, folder: Path, seeds: Sequence[int]) -> str:
+def about(name: str, folder: Path, seeds: Sequence[int]) -> str:
     """The data, and the models that every method starts from."""
-    lines = [f"## {title}", ""]
+    lines = [f"## {DATASETS[name][0]}", ""]
     for base in BASES:
         runs = [Run.open(Place(name, base, seed, folder).run) for seed in seeds]
         data = read_json(runs[0].config_file)["data"]
@@ -222,9 +219,9 @@ models and, where it is drawn, its own split), lists of 5 and 10. `prices` are e
 the gain of a better model and of a better way to diversify it are not mixed: first all methods on the softmax model,
 the loss counted from it; then methods on either model, the loss counted from MF by BPR.
 
-Two ways to hold out: a **fifth** of every user's interactions (and a tenth for validation), drawn at random, or **one**
-for each, the last, as in the paper. What a curve reaches at a loss depends on how well the loss is known; one item a
-user tells it badly: with a fifth, three to thirty times as many can be hit.
+Here {held}. What a curve reaches at a loss depends on how well the loss is known: one item a
+user, as in the paper, tells it badly ([that page](results-one.md)); a fifth of all ([this one](results.md)) holds
+three to thirty times as many to hit.
 
 What stands in a cell is the value of the metric on test where the method's curve has lost so much **test nDCG** (the
 best value up to there; the end of the curve if it never loses so much: those of prices and DivMF go on until a
