@@ -452,6 +452,10 @@ def first(rho: float, bonus: Bonus) -> float:
     return rho * float(bonus.next(np.zeros(1))[0])
 
 
+def offers(market: Market, price: Array, rho: float, most: float) -> Array | None:
+    return offered(market, price, market.visit(price)[0], rho, most)
+
+
 def test_an_item_nobody_is_shown_is_offered_at_what_the_nearest_user_takes_it_for() -> None:
     # lists of one. Users 0 and 1 are shown item 0 (scores 3 and 5). Item 1 comes within 1 of it for user 1, who has met
     # it, within 2 for user 0, and within 2.1 of what user 2 is shown
@@ -460,14 +464,14 @@ def test_an_item_nobody_is_shown_is_offered_at_what_the_nearest_user_takes_it_fo
     seen[1, 1] = True
     market, bonus = market_of(model, seen, 1), Bonus(1.0, math.e**2.1 - 1)  # a first showing is worth 2.1 ρ
     assert market.visit(no_prices(model))[0].tolist() == [2, 0, 1]
-    price = offered(market, no_prices(model), 1.0, first(1.0, bonus))
+    price = offers(market, no_prices(model), 1.0, first(1.0, bonus))
     assert price is not None
     assert_allclose(price, [0, -2 - prices.RAISE, 0], rtol=1e-6)  # the step below
     assert market.visit(price)[0].tolist() == [1, 1, 1]
-    assert offered(market, price, 1.0, first(1.0, bonus)) is None  # everything is shown
-    assert offered(market, no_prices(model), 0.9, first(0.9, bonus)) is None  # 1.89 at the most: it would cost more
+    assert offers(market, price, 1.0, first(1.0, bonus)) is None  # everything is shown
+    assert offers(market, no_prices(model), 0.9, first(0.9, bonus)) is None  # 1.89 at the most: it would cost more
     with patch.object(prices, "FEW", 0):
-        assert offered(market, no_prices(model), 1.0, first(1.0, bonus)) is None
+        assert offers(market, no_prices(model), 1.0, first(1.0, bonus)) is None
 
 
 def test_an_item_that_had_to_go_is_offered_next() -> None:
@@ -481,11 +485,11 @@ def test_an_item_that_had_to_go_is_offered_next() -> None:
     assert market.visit(no_prices(model))[0].tolist() == [2, 1, 0]
     bonus, price = Bonus(), no_prices(model)
     for counts in ([2, 0, 1], [1, 2, 0], [1, 1, 1]):
-        offer = offered(market, price, 1.0, first(1.0, bonus))
+        offer = offers(market, price, 1.0, first(1.0, bonus))
         assert offer is not None
         price = offer
         assert market.visit(price)[0].tolist() == counts
-    assert offered(market, price, 1.0, first(1.0, bonus)) is None
+    assert offers(market, price, 1.0, first(1.0, bonus)) is None
 
 
 def test_nobody_is_asked_who_has_all_there_is() -> None:
@@ -493,7 +497,7 @@ def test_nobody_is_asked_who_has_all_there_is() -> None:
     model = MF(torch.eye(2), torch.tensor([[3.0, 3.0], [1.0, 2.9], [0.0, 2.8]]), torch.zeros(3))
     market = market_of(model, np.array([[False, False, True], [False, True, True]]), 2)
     assert market.visit(no_prices(model))[0].tolist() == [2, 1, 0]
-    assert offered(market, no_prices(model), 100.0, np.inf) is None
+    assert offers(market, no_prices(model), 100.0, np.inf) is None
 
 
 @pytest.mark.parametrize("seed", range(8))

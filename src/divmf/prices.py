@@ -252,14 +252,14 @@ def solve(
 
         At any discount only for as long as that costs less than the tolerance.
         """
-        here = look(begin)[1]
+        counts, here = look(begin)
         for _ in range(OFFERS):
             if here.whole or (np.isinf(most) and here.value(rho) < reached - enough):
                 break
-            offer = offered(market, here.price, rho, most)
+            offer = offered(market, here.price, counts, rho, most)
             if offer is None:
                 break
-            here = look(offer)[1]
+            counts, here = look(offer)
         return here
 
     if also is not None:
@@ -303,15 +303,15 @@ class Found(NamedTuple):
         return self.score + rho * self.bonus
 
 
-def offered(market: Market, price: Array, rho: float, most: float) -> Array | None:
+def offered(market: Market, price: Array, counts: Array, rho: float, most: float) -> Array | None:
     """The prices, but those of items that nobody is shown at what the user who comes nearest would take them for.
 
     Steps leave such items for last, since a few of them are within the tolerance; but coverage is what people look at.
     An item that goes for them, and was shown once, is offered next time: an auction. None where nothing is to be
     offered, or too much.
+    counts: f of the lists at these prices, which must be those that the market gave last
     most: the largest discount that may be given
     """
-    counts, _ = market.visit(price)
     items = np.flatnonzero(counts == 0)
     if not 0 < len(items) <= FEW:
         return None
