@@ -203,7 +203,7 @@ class Prices:
 
     price         p_i, at most 0: a discount.  (n_items,) float32
     gap           proven: with this bonus no lists are better by more than this, in units of ρ, per recommendation
-    converged     whether the gap is within the tolerance
+    converged     whether lists were found within the tolerance; those taken, if they show more, may be as far from these
     score, bonus  Σ_lists r̂_ui and Σ_i B(f_i) of the lists
     """
 
@@ -224,7 +224,7 @@ def solve(
 
     Any prices bound what can be reached (the dual), and any lists reach something (the primal); the gap between the
     lowest bound and the best lists is what is left to gain.
-    also: prices whose lists are looked at too, so that the answer is at least as good as they are
+    also: prices whose lists are looked at too, so that the answer is at least as good as they are, up to the tolerance
     """
     spread = market.spread or rho  # a model may know nothing and have none
     near = min(rho, NEAR * spread)
@@ -287,7 +287,7 @@ def solve(
     if whole.whole and whole.value(rho) >= reached - enough:
         found = whole
     gap = max(0.0, bound - found.value(rho)) / (rho * n_shown)
-    return Prices(rho, found.price, gap, gap <= tolerance, step + 1, found.score, found.bonus)
+    return Prices(rho, found.price, gap, bound - reached <= enough, step + 1, found.score, found.bonus)
 
 
 class Found(NamedTuple):
