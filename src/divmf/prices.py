@@ -203,7 +203,7 @@ class Prices:
 
     price         p_i, at most 0: a discount.  (n_items,) float32
     gap           proven: with this bonus no lists are better by more than this, in units of ρ, per recommendation
-    converged     whether lists were found within the tolerance; those taken, if they show more, may be as far from these
+    converged     whether lists were found within the tolerance; those taken may be as far from these, to show more
     score, bonus  Σ_lists r̂_ui and Σ_i B(f_i) of the lists
     """
 
