@@ -4,7 +4,6 @@ import numpy as np
 from numba import njit
 
 from divmf.ids import Array
-from divmf.kernels.select import largest_of
 
 
 @njit(cache=True, nogil=True)
@@ -26,13 +25,23 @@ def reprice_part(
     width, k = items.shape[1], lists.shape[1]
     priced = np.empty(width, dtype=np.float32)
     places = np.empty(k, dtype=np.int64)
-    best, every = np.empty(k, dtype=np.float32), np.arange(width)
+    best = np.empty(k, dtype=np.float32)
     for number in range(first, last):
         user = users[number]
+        best[:] = -np.inf
+        places[:] = -1
         for place in range(width):
             item = items[user, place]
-            priced[place] = scores[user, place] - price[item] if item >= 0 else -np.inf
-        largest_of(priced, every, places, best)
+            value = scores[user, place] - price[item] if item >= 0 else np.float32(-np.inf)
+            priced[place] = value
+            # few of the candidates come into the list, so keeping it in order is cheaper than a heap; of equals the
+            # first, which has the smaller number, stays ahead
+            if value > best[k - 1]:
+                rank = k - 1
+                while rank > 0 and best[rank - 1] < value:
+                    best[rank], places[rank] = best[rank - 1], places[rank - 1]
+                    rank -= 1
+                best[rank], places[rank] = value, place
         # without a limit, the candidates are all items that the user has left
         certain[number] = fresh or limit[user] == -np.inf or best[k - 1] > limit[user] + fall[found_in[user]]
         if not certain[number]:
