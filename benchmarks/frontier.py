@@ -57,8 +57,8 @@ TRAINED: dict[str, tuple[dict[str, Any], ...]] = {
     "prices": ({},),
     "divmf": ({}, {"unmask": 500}, {"diversity_rate": 0.003}, {"diversity_rate": 0.003, "unmask": 500}),
 }
-# Gowalla's curves at the step size 0.001 take ten minutes each, so there DivMF's settings are not tuned. With a fifth held
-# out validation chose 0.001 on all other sets: this may understate DivMF there
+# Gowalla's curves at the step size 0.001 take ten minutes each, so DivMF's settings are not tuned there. With a fifth
+# held out validation chose 0.001 on all other sets: this may understate DivMF there
 GIVEN = {("gowalla-15", "divmf"): {"diversity_rate": 0.003, "unmask": 500}}
 # the rivals that the issue of a better base is about; the others stand on the default base only
 ON_BPR = ("bayes_rule", "dual_prices", "sinkhorn", "popcon", "sapid")
