@@ -127,12 +127,16 @@ def sampled_steps(split: Split) -> dict[str, list[Array]]:
 def prices_and_metrics(split: Split) -> dict[str, list[Array]]:
     model = some_model(split, torch.float32)
     market = Market(model, split.train.matrix, 4)
-    prices = solve(market, 0.3 * market.spread, np.zeros(split.n_items, dtype=np.float32), Bonus(0.1, 5.0))
+    prices = solve(market, 0.3 * market.spread, market.start(), Bonus(1e-4, 5.0, 8.0, market.n_users))
     items, scores = recommend(model, split.train.matrix, 4)
     lists = TopK(items, scores, split.user_ids, split.item_ids)
     measured = measure(lists, split.valid.matrix, comm.total(split.train.popularity))
     return {
-        "prices": [prices.price, np.array([prices.gap, prices.score, prices.bonus])],
+        "prices": [
+            prices.at.price,
+            np.concatenate(comm.gathered_rows(prices.at.scale)),
+            np.array([prices.gap, prices.worth, prices.bonus]),
+        ],
         "stakes": [
             np.array([stake_of(split)]),
             np.array([stake_of(share_of(MARKET.hold_out(0)))]),

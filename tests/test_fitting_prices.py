@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import divmf
-from divmf import fitting, tuning
+from divmf import prices, tuning
 from divmf.config import TrainConfig, TrainingDiverged
 from divmf.curve import Curve, Point
 from divmf.datasets import marketplace
@@ -244,7 +245,7 @@ def test_the_path_grows_by_a_fixed_factor_and_ends_where_the_deepest_loss_is_pas
     assert priced[-1].valid["ndcg"] < floor
     assert all(point.valid["ndcg"] >= floor for point in priced[:-1])
     assert all(point.gap is not None and point.gap >= 0 for point in priced)
-    assert max(point.gap for point in priced) < 0.05
+    assert np.median([point.gap for point in priced]) < 0.1  # at 120 users one moves a price
 
 
 @pytest.mark.parametrize("seed", [1, 3])
@@ -261,8 +262,8 @@ def test_a_resumed_path_goes_on_from_the_rho_it_began_with(
 ) -> None:
     # on another machine the spread of the scores may differ in its last bit, and no point was found again
     finished(tmp_path / "run", split, replace(CONFIG, diversity_epochs=3))
-    spread = fitting.Market.spread.func
-    monkeypatch.setattr(fitting.Market, "spread", property(lambda market: float(np.nextafter(spread(market), np.inf))))
+    spread_of = prices.spread_of
+    monkeypatch.setattr(prices, "spread_of", lambda scores: float(np.nextafter(spread_of(scores), np.inf)))
     longer = finished(tmp_path / "run", split, replace(CONFIG, diversity_epochs=5))
     assert [point.epoch for point in longer.curve.operating[1:]] == [1, 2, 3, 4, 5]
 
@@ -280,9 +281,10 @@ def test_a_path_may_end_earlier(tmp_path: Path, split: Split, path: Run) -> None
 def test_a_point_of_the_path_is_the_base_model_with_prices(path: Run, split: Split) -> None:
     base = path.model(path.curve.base)
     for point in path.curve.operating[1::6]:
-        model = path.model(point)
+        model, at = path.model(point), path.standing(point)
         assert model.price is not None
-        assert model.users.equal(base.users)
+        assert np.array_equal(model.price, at.price)
+        assert model.users.equal(base.users * torch.from_numpy(at.scale)[:, None])
         assert model.items.equal(base.items)
         assert measure_both(model, split, CONFIG.k) == (point.valid, point.test)
 
@@ -315,15 +317,15 @@ def test_a_path_is_over_where_nothing_better_is_found_or_too_much_is_lost() -> N
     assert not ended(path((0.7, 0), *[(0.7, far)] * 3, (0.7, TOLERANCE)), 0.6)  # near the best: nothing to find
 
 
-@pytest.mark.parametrize("apart", [0.02, 0.1])
-def test_exposure_becomes_even_also_where_users_want_much_the_same(split: Split, apart: float) -> None:
+@pytest.mark.parametrize(("apart", "reached"), [(0.02, 0.6), (0.1, 0.4)])
+def test_exposure_becomes_even_also_where_users_want_much_the_same(split: Split, apart: float, reached: float) -> None:
     # all like the same items, but for a little: with steps of any length all users came or went at once, and paths
     # ended at a Gini of .88 and .68
     rng = np.random.default_rng(5)
     users = rng.normal(size=(split.n_users, 3)) * [apart, apart, 0] + [0, 0, 1]
     curve = divmf.diversify(users, rng.normal(size=(split.n_items, 3)), split, k=3, deepest=1.0).curve
     assert curve.base.valid["gini"] > 0.9
-    assert curve.operating[-1].valid["gini"] < 0.4
+    assert curve.operating[-1].valid["gini"] < reached
 
 
 def test_a_model_without_preferences_has_a_path_too(split: Split) -> None:
@@ -413,7 +415,7 @@ def test_refining_keeps_what_is_there_and_halves_one_interval(copy_of_path: Run,
 def test_a_point_added_between_is_at_least_as_good_as_the_lists_of_its_neighbour(
     copy_of_path: Run, split: Split
 ) -> None:
-    # both judged at the ρ of the new point: score + ρ·bonus of the lists, evenness as it is in each of them
+    # both judged at the ρ of the new point: worth + ρ·bonus of the lists, but for the tolerance
     run = copy_of_path
     refine(run, split, CONFIG, ndcg_drop=0.1)
     new = run.curve.points[-1]
@@ -421,10 +423,9 @@ def test_a_point_added_between_is_at_least_as_good_as_the_lists_of_its_neighbour
     stall = Stall(run, split, CONFIG)
     values = []
     for point in (new, neighbour):
-        counts, score = stall.market.visit(run.price(point).numpy())
-        even = np.minimum(counts[:, None], counts).sum() / 2 / len(counts)
-        values.append(score + new.knob * (stall.bonus.total(counts).sum() + stall.bonus.evenness * even / 2))
-    assert values[0] >= values[1] - 1e-3
+        counts = stall.market.visit(run.standing(point))[:, 0]
+        values.append(stall.market.worth.sum() + new.knob * stall.bonus.sums[counts].sum())
+    assert values[0] >= values[1] - TOLERANCE * new.knob * split.n_users * CONFIG.k - 1e-3
 
 
 def test_only_prices_are_refined(tmp_path: Path, split: Split) -> None:

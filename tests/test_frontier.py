@@ -62,15 +62,6 @@ def test_settings_are_chosen_once_for_a_dataset_and_base(
     assert read_json(place.settings) == {"sinkhorn": {"candidates": 300}}
 
 
-def test_where_settings_are_given_none_are_tried(
-    model: Recommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(frontier, "worth", pytest.fail)
-    settings = chosen(Place("gowalla-15", "softmax", 0, tmp_path), "divmf", model, model.split)
-    assert settings in frontier.TRAINED["divmf"]
-    assert settings == {"diversity_rate": 0.003, "unmask": 500}
-
-
 def test_what_is_held_out_is_what_the_folder_is_named_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frontier, "load", lambda name: marketplace())
     one, fifth = (Place("ml-1m", "softmax", 3, tmp_path / held).split() for held in ("one", "fifth"))

@@ -50,10 +50,15 @@ def test_candidates_of_the_prices_are_counted_as_they_are(split):
     job = Job(split.n_users, split.n_items, len(split.train), config=config)
     model = initial_model(split.n_users, split.n_items, config)
     market = Market(model, split.train.matrix, config.k)
-    held = [market.items, market.scores, market.limit, market.found_in, market.lists, market.worth]
+    held = [
+        market.items, market.scores, market.limit, market.found_in, market.found_at, market.lists, market.own,
+        market.worth, market.ends, market.shares,
+    ]  # fmt: skip
     found = market.items.nbytes + market.scores.nbytes  # once more, on their way
     counted = memory(job)["prices"]["candidates"]
-    assert sum(array.nbytes for array in held) + found + model.users.nbytes == pytest.approx(counted, rel=0.01)
+    scales = 3 * market.shares.nbytes  # where it stands, what is tried, the best so far
+    models = 3 * model.users.nbytes  # the base, the market's, scaled
+    assert sum(array.nbytes for array in held) + found + scales + models == pytest.approx(counted, rel=0.01)
 
 
 def test_bytes_on_the_wire_worked_out_by_hand():

@@ -15,6 +15,7 @@ from divmf.fitting import fit
 from divmf.ids import Array
 from divmf.interactions import Interactions
 from divmf.model import MF
+from divmf.prices import place_weights
 from divmf.runs import Run
 from divmf.split import Split
 from divmf.stakes import PRIOR, stake_of, stakes_of
@@ -114,9 +115,14 @@ def test_stakes_are_kept_with_the_run_and_the_saved_model(split: Split, tmp_path
     model = DivMF(**settings).fit(split, run=tmp_path / "run")
     chosen = model.at(ndcg_drop=0.1)
     assert chosen.point.knob
-    expected = stakes_of(split.train.matrix, stake_of(split))
+    stakes = torch.from_numpy(stakes_of(split.train.matrix, stake_of(split)))
+    scale = torch.from_numpy(model.run.standing(chosen.point).scale)
     base = model.run.model(model.curve.base)
-    assert torch.allclose(chosen.weights.users, base.users * torch.from_numpy(expected)[:, None])
+    assert torch.allclose(chosen.weights.users, base.users * scale[:, None])
+    # from what is at stake, where the last place of a list counts, to the first place's multiple of it
+    assert (scale / stakes).min() >= 0.999
+    assert (scale / stakes).max() <= 1.001 * place_weights(5)[0]
+    assert len(scale.unique()) > 50
     assert PRIOR == 50  # docs and the help say so
     chosen.save(tmp_path / "model")
     again, reopened = load(tmp_path / "model"), DivMF.load(tmp_path / "run").at(ndcg_drop=0.1)

@@ -235,6 +235,11 @@ def gathered_rows(value: "Array") -> list["Array"]:
     return [rows[:count] for rows, count in zip(gathered(padded), counts, strict=True)]
 
 
+def gathered_columns(value: "Array") -> list["Array"]:
+    """What each process has, by rank: tables of as many rows that may differ in width."""
+    return [table.T for table in gathered_rows(np.ascontiguousarray(value.T))]
+
+
 def shared(value: T) -> T:
     """What the first process has."""
     if size() == 1:

@@ -104,13 +104,13 @@ class TrainConfig:
         default=1e-4, gt=0, le=100, description="δ of the prices: the smaller, the more it counts to be shown at all"
     )
     level: float = Field(
-        default=1.0,
+        default=0.9,
         gt=0,
         le=1_000_000,
-        description="prices: how many times its even share of all places an item has when its bonus fades",
+        description="prices: how many times its even share of all places an item has when its bonus ends",
     )
-    evenness: float = Field(
-        default=4.0, ge=0, le=1_000, description="prices: what a low Gini counts beside coverage and entropy"
+    steepness: float = Field(
+        default=8.0, ge=0.1, le=100, description="prices: how sharply the bonus ends there; 1: it fades slowly"
     )
     stake: float | None = Field(
         default=None,

@@ -18,7 +18,7 @@ from divmf.model import MF
 from divmf.prices import TOLERANCE, Bonus, Market, follow
 from divmf.runs import Run, restore_optimiser
 from divmf.split import Split
-from divmf.stakes import PRIOR, stake_of, stakes_of
+from divmf.stakes import stake_of, stakes_of
 from divmf.topk import TopK, recommend_each
 from divmf.training import EPOCHS, epoch_rng, initial_model, optimisers_of
 from divmf.tuning import tuned
@@ -130,7 +130,7 @@ def sequential(training: Training) -> Iterator[Point]:
 
 
 # ρ of the first point in spreads of a user's scores, and its growth from point to point
-FIRST_RHO, GROWTH = 0.02, 1.3
+FIRST_RHO, GROWTH = 0.02, 1.5
 
 
 def priced(training: Training) -> Iterator[Point]:
@@ -177,35 +177,28 @@ class Stall:
 
     def __init__(self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None) -> None:
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
-        base = run.model(run.curve.base, Rows.of(split.n_users))
+        self.base = run.model(run.curve.base, Rows.of(split.n_users)).to(device_of(config.device))
         power = stake_of(split) if config.stake is None else config.stake
-        if power:
-            stakes = torch.from_numpy(stakes_of(split.train.matrix, power))
-            if not run.stakes_file.exists():
-                run.record_stakes(stakes)
-                log.info("the scores of active users count more: as (interactions + %d)^%.2f", PRIOR, power)
-            base = base.weighted(stakes)
-        self.base = base.to(device_of(config.device))
-        self.market = Market(self.base, split.train.matrix, config.k)
+        self.market = Market(self.base, split.train.matrix, config.k, stakes_of(split.train.matrix, power))
         even_share = config.k * self.market.n_users / split.n_items
-        self.bonus = Bonus(config.delta, config.level * even_share, config.evenness)
+        self.bonus = Bonus(config.delta, config.level * even_share, config.steepness, self.market.n_users)
 
     def point(self, rho: float, curve: Curve, before: Point) -> Point:
         """Solve for ρ from the point before, measure it, keep it."""
         began = time.perf_counter()
-        start = None if before.knob is None else (before.knob, self.run.price(before).numpy())
+        start = None if before.knob is None else self.run.standing(before, Rows.of(self.split.n_users))
         with self.clock.phase("prices"):
             found = follow(self.market, rho, self.bonus, start)
         seconds = time.perf_counter() - began
-        price = torch.from_numpy(found.price).to(self.base.items.device)
+        price, scale = (torch.from_numpy(table).to(self.base.items.device) for table in found.at)
         with self.clock.phase("validation metrics"):
-            valid, test = measure_both(replace(self.base, price=price), self.split, self.config.k)
+            valid, test = measure_both(replace(self.base.weighted(scale), price=price), self.split, self.config.k)
         number = 1 + max((point.epoch for point in curve.points if point.phase == DIVERSITY), default=0)
         point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=found.gap)
         with self.clock.phase("writing"):
-            self.run.record_price(point, price)
+            self.run.record_standing(point, price, scale)
         log.info(
-            "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.4f ρ from the optimum%s",
+            "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.4f from the optimum%s",
             rho, valid["ndcg"], valid["coverage"], valid["gini"], found.gap,
             "" if found.converged else f" (not converged in {found.iterations} steps)",
         )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from divmf.config import TrainConfig
 from divmf.kernels.rows import rows_at_once
-from divmf.prices import WIDTH
+from divmf.prices import WIDTH, bins
 from divmf.steps import is_large, pairs_per_step
 from divmf.threads import PART_BYTES, PARTS, part_bounds, threads
 
@@ -126,9 +126,11 @@ def curve_only(job: Job) -> Bytes:
     """What a diversity epoch, or a point of the prices, adds."""
     config = job.config
     if job.curve_phase == "prices":
-        width = min(job.items, config.k + WIDTH)
-        candidates = 16 * width + 4 * config.k + 24 + 4 * config.dim  # twice while they are found; the base model again
-        return {"candidates": candidates * job.own_users, "scores": scores(job)}
+        width = min(job.items, config.k + WIDTH) + config.k
+        # candidates twice while they are found; scales and what is tried; the model again, for the market and scaled
+        candidates = 16 * width + 8 * config.k + 28 + 12 + 12 * config.dim
+        demand = 4 * (1 + 2 * bins()) * job.items * (2 + len(part_bounds(job.users)))
+        return {"candidates": candidates * job.own_users, "demand": demand, "scores": scores(job)}
     kept = min(job.items, config.k + (config.unmask if config.unmask_policy != "none" else 0))
     return {
         "items kept in T": (4 * kept + 12) * job.own_users,
@@ -168,7 +170,7 @@ def wire(job: Job) -> Bytes:
         found["accuracy"] = round(job.steps * (summed * 4 * job.config.dim * touched + others / job.processes * drawn))
     else:
         found["accuracy"] = round(summed * gradient)
-    visit = round(summed * 2 * counts)
+    visit = round(summed * (1 + 2 * bins()) * counts)
     found[job.curve_phase] = 20 * visit if job.curve_phase == "prices" else round(summed * (gradient + counts))
     return found
 

@@ -4,7 +4,8 @@ config.json            settings, seed, versions, fingerprint of the data
 ids.parquet            what the user and item numbers stand for
 interactions.parquet   the split, by number
 epochs.jsonl           a line an epoch: its point of the curve
-points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's prices; 000 is the model before diversifying
+points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's prices and scales of users; 000 is the model
+                       before diversifying
 tuned.json             settings chosen on validation, and what was tried
 state.safetensors      weights and optimiser after the last epoch, to resume from
 picked.json            the operating point chosen
@@ -20,6 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
@@ -29,6 +31,7 @@ from divmf.curve import ACCURACY, Curve, Point
 from divmf.files import damaged, read_json, write_json, write_text
 from divmf.fingerprint import fingerprint
 from divmf.model import MF
+from divmf.prices import Standing
 from divmf.split import Split
 from divmf.stored import read_split, write_split
 from divmf.weights import Rows, metadata_of, read_model, read_tensors, write_model, write_tensors
@@ -36,7 +39,9 @@ from divmf.weights import Rows, metadata_of, read_model, read_tensors, write_mod
 # a run may be taken up again with other values of these: they say how far it goes and where, not what it is
 EXTENDABLE = ("diversity_epochs", "device")
 # what runs did that were made before there was a choice
-BEFORE_CHOICES = {"method": "divmf", "evenness": 0.0, "stake": 0.0}
+BEFORE_CHOICES = {"method": "divmf", "stake": 0.0, "steepness": 1.0}
+# settings that are no more: a run made with them can be read, but not taken up again
+GONE = ("evenness",)
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
 OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
 
@@ -110,7 +115,8 @@ class Run:
     @property
     def config(self) -> TrainConfig:
         """The settings the run was made with."""
-        return TrainConfig(**BEFORE_CHOICES | read_json(self.config_file)["settings"])
+        kept = BEFORE_CHOICES | read_json(self.config_file)["settings"]
+        return TrainConfig(**{name: value for name, value in kept.items() if name not in GONE})
 
     @property
     def split(self) -> Split:
@@ -134,27 +140,19 @@ class Run:
         """The model of a point of the curve that one may choose; rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None:
             return read_model(self.weights_file(point), rows)
-        base = read_model(self.folder / "points" / "000.safetensors", rows)
-        if self.stakes_file.exists():
-            base = base.weighted(read_tensors(self.stakes_file, rows)["users.stake"][:, 0])
-        return replace(base, price=self.price(point))
+        base, at = read_model(self.folder / "points" / "000.safetensors", rows), self.standing(point, rows)
+        return replace(base.weighted(torch.from_numpy(at.scale)), price=torch.from_numpy(at.price))
 
-    @property
-    def stakes_file(self) -> Path:
-        """Where it is kept how much a user's scores count against prices, if not all count alike."""
-        return self.folder / "points" / "stakes.safetensors"
+    def standing(self, point: Point, rows: Rows | None = None) -> Standing:
+        """The prices of a point, and how much the scores of users count against them; rows: of some users alone."""
+        kept = read_tensors(self.weights_file(point), rows)
+        if "users.scale" not in kept:
+            raise ValueError(f"{self.folder} was made by an earlier version, whose prices were others; train it again")
+        return Standing(kept["price"].numpy(), kept["users.scale"][:, 0].numpy())
 
-    def record_stakes(self, stakes: Tensor) -> None:
-        """Keep how much users' scores count; once, for all points of the prices.  (n_users,)"""
-        write_tensors(self.stakes_file, {"users.stake": stakes[:, None]})
-
-    def price(self, point: Point) -> Tensor:
-        """The prices of a point.  (n_items,)"""
-        return read_tensors(self.weights_file(point))["price"]
-
-    def record_price(self, point: Point, price: Tensor) -> None:
-        """Keep a point of the prices: they are all it adds to the model before diversifying, and nothing resumes."""
-        write_tensors(self.weights_file(point), {"price": price})
+    def record_standing(self, point: Point, price: Tensor, scale: Tensor) -> None:
+        """Keep a point of the prices: all that it adds to the model before diversifying, and nothing resumes."""
+        write_tensors(self.weights_file(point), {"price": price, "users.scale": scale[:, None]})
         self.append(point)
 
     def append(self, point: Point) -> None:
