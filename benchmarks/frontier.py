@@ -57,9 +57,6 @@ TRAINED: dict[str, tuple[dict[str, Any], ...]] = {
     "prices": ({},),
     "divmf": ({}, {"unmask": 500}, {"diversity_rate": 0.003}, {"diversity_rate": 0.003, "unmask": 500}),
 }
-# Gowalla's curves at the step size 0.001 take ten minutes each, so DivMF's settings are not tuned there. With a fifth
-# held out validation chose 0.001 on all other sets: this may understate DivMF there
-GIVEN = {("gowalla-15", "divmf"): {"diversity_rate": 0.003, "unmask": 500}}
 # the rivals that the issue of a better base is about; the others stand on the default base only
 ON_BPR = ("bayes_rule", "dual_prices", "sinkhorn", "popcon", "sapid")
 CONTROLS = ("random_top", "most_popular")
@@ -174,8 +171,7 @@ def chosen(place: Place, name: str, model: Recommender, split: Split) -> dict[st
     """
     known = read_json(place.settings) if place.settings.exists() else {}
     if name not in known:
-        given = GIVEN.get((place.dataset, name))
-        known[name] = given or best_of(name, partial(worth, name, model, split))
+        known[name] = best_of(name, partial(worth, name, model, split))
         place.settings.parent.mkdir(parents=True, exist_ok=True)
         write_json(place.settings, known)
     return known[name]

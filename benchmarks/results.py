@@ -1,6 +1,6 @@
 """`make results`: every method on five datasets, three seeds, two lengths of lists, as docs/results.md and pictures.
 
-With one item held out of every user instead of a fifth, docs/results-one.md.
+With `--held one`, one item of every user is held out instead of a fifth: docs/results-one.md.
 
 Curves are made in results/ (what is there is not made again), then the paper's experiments on four datasets, then the
 page is written.
@@ -50,13 +50,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*DATASETS, []], help="datasets; all if none is named")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many")
-    parser.add_argument("--held", action="append", choices=list(HELD_OUT), help="what is held out; both if not said")
+    parser.add_argument("--held", action="append", choices=list(HELD_OUT), help="what is held out; a fifth if not said")
     parser.add_argument("--folder", type=Path, default=ROOT / "results", help="where curves are kept")
     asked = parser.parse_args()
     names, seeds = asked.names or list(DATASETS), SEEDS[: asked.seeds]
     # a part must not take the place of the whole
     whole = not asked.names and len(seeds) == len(SEEDS)
-    for held in asked.held or HELD_OUT:
+    for held in asked.held or ["fifth"]:
         folder = asked.folder / held
         make_curves(places(folder, names, seeds), lambda line: print(line, flush=True))
         file = (ROOT / "docs" if whole else asked.folder) / PAGES[held]
@@ -220,19 +220,16 @@ the gain of a better model and of a better way to diversify it are not mixed: fi
 the loss counted from it; then methods on either model, the loss counted from MF by BPR.
 
 Here {held}. What a curve reaches at a loss depends on how well the loss is known: one item a
-user, as in the paper, tells it badly ([that page](results-one.md)); a fifth of all ([this one](results.md)) holds
-three to thirty times as many to hit.
+user, as in the paper, tells it badly; a fifth of all holds three to thirty times as many to hit.
 
 What stands in a cell is the value of the metric on test where the method's curve has lost so much **test nDCG** (the
 best value up to there; the end of the curve if it never loses so much: those of prices and DivMF go on until a
 quarter is lost from both models, unless they end before), averaged over seeds, ± half a 95% interval over resampled
 users: how well accuracy is known decides how well the place on the curve is. A method's settings other than its knob
 are chosen on validation (seed 0, k = 5; the mean of coverage, entropy and 1 − Gini over losses of 0 to 20%) and used
-for all seeds and k; only DivMF on Gowalla is not tuned: it has step size 0.003, for time, where validation chose 0.001
-on all other sets, which may understate it there. One of a
-reranker's is how many candidates a user it chooses from, the best of {widths} ({fewer} to {few}: they take too long;
-{more} to {many}). Prices, too, are solved for the lists that are measured, with the stakes of users as validation has
-them. At 1% little can be told from noise. One command makes it all:
+for all seeds and k. One of a reranker's is how many candidates a user it chooses from, the best of {widths}
+({fewer} to {few}: they take too long; {more} to {many}). Prices, too, are solved for the lists that are measured,
+with the stakes of users as validation has them. At 1% little can be told from noise. One command makes it all:
 
     make results"""
 

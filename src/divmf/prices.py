@@ -87,8 +87,8 @@ class Market:
         if self.rounds:
             uncertain = self.respond(everybody, at, windows, stay if strides is None else strides, demand)
         if len(uncertain):
-            self.search(uncertain, at)  # what is found is certain at these scales alone, so this time they stay
-            self.respond(uncertain, at, windows, stay, demand, fresh=True)
+            self.search(uncertain, at)
+            self.respond(uncertain, at, windows, stay if strides is None else strides, demand, fresh=True)
         comm.add_up(demand)
         return demand
 
@@ -102,7 +102,7 @@ class Market:
         from divmf.kernels.prices import margins_of, respond_part
 
         certain = np.zeros(len(users), dtype=np.bool_)
-        margins = margins_of(np.array(self.rounds[:1] if fresh else self.rounds), at.price)
+        margins = margins_of(np.array(self.rounds), at.price)
         margins += np.float32(CLOSE * np.abs(at.price).max(initial=1.0))
         certainty = (self.limit, self.found_at, self.found_in, margins)
 

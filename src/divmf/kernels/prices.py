@@ -65,9 +65,11 @@ def respond_part(
             total = gained
             for rank in range(full):
                 total += fall[order[rank]]
-            if total > most or trial == 0:
+            bottom = best[full - 1] if full else np.float32(-np.inf)
+            # candidates found at these very prices are certain at the scale they were found at
+            if trial == 0 or (total > most and (not fresh or is_certain(user, own, bottom, certainty))):
                 taken, most, value = own, total, gained
-                end, after = best[full - 1] if full else np.float32(-np.inf), best[k]
+                end, after = bottom, best[k]
                 chosen[:full] = order[:full]
         certain[number] = fresh or is_certain(user, taken, end, certainty)
         if not certain[number]:
