@@ -170,7 +170,7 @@ def test_the_papers_method_can_be_named_by_its_parts(divmf: Any, log: Path, tmp_
     assert named.json["picked"]["test"] == preset.json["picked"]["test"]
 
 
-@pytest.mark.parametrize("way", [["--preset", "paper"], ["--l2", "2"]], ids=["paper", "prices"])
+@pytest.mark.parametrize("way", [["--preset", "paper"], ["--l2", "2", "--deepest", "1"]], ids=["paper", "prices"])
 def test_the_same_command_goes_on_where_it_was_interrupted(log: Path, tmp_path: Path, way: list[str]) -> None:
     run = tmp_path / "run"
     slow = [*way, "--k", "3", "--accuracy-epochs", "3", "--patience", "3", "--diversity-epochs", "2000"]

@@ -32,8 +32,9 @@ model = MF(*(torch.from_numpy(rng.normal(size=size).astype(np.float32)) for size
 met = sparse.csr_array((rng.random((307, 211)) < 0.1).astype(np.float32))
 loss = softmax_gradient(model, met, 0.5)
 lists = recommend(model, met, 5)
-found = solve(Market(model, met, 5), 0.3, np.zeros(211, dtype=np.float32), Bonus())
-print(threads(), loss.hex(), found.gap.hex(), found.score.hex())
+market = Market(model, met, 5)
+found = solve(market, 0.3, market.start(), Bonus(1e-4, 5.0, 8.0, 307))
+print(threads(), loss.hex(), found.gap.hex(), found.worth.hex())
 pairs = Interactions.from_frame(pl.DataFrame(dict(zip(("user_id", "item_id"), met.nonzero()))))
 trained = []
 for adam in ("dense", "rows"):
@@ -42,7 +43,7 @@ for adam in ("dense", "rows"):
     loss = accuracy_epoch(own, pairs, config, optimisers_of(own, config)["accuracy"], epoch_rng(0, "accuracy", 1))
     print(loss.hex())
     trained += [own.users.detach().numpy(), own.items.detach().numpy()]
-for array in (model.users.grad.numpy(), model.items.grad.numpy(), *lists, found.price, *trained):
+for array in (model.users.grad.numpy(), model.items.grad.numpy(), *lists, *found.at, *trained):
     print(hashlib.sha256(array.tobytes()).hexdigest())
 """
 

@@ -40,6 +40,7 @@ DISCOUNT_POWER = 2.0  # the r-th place counts as this power of nDCG's discount: 
 # items that nobody is shown: how many auctions there are, how many users each item bids for, what share of the way to
 # the next best user's price it bids, and in steps of what share of the unit
 AUCTIONS, BIDDERS, BID, RAISE = 2, 32, 0.5, 0.0002
+SPARE = 8  # users looked at beyond these, since the last digits of their scores decide who is among them
 
 
 class Market:
@@ -126,13 +127,13 @@ class Market:
         from divmf.kernels.prices import keep_part
 
         self.rounds.append(at.price)
-        found, scores = recommend(at.of(self.model), self.seen, self.width, users)
+        found, _ = recommend(at.of(self.model), self.seen, self.width, users)
         turn, certainty = len(self.rounds) - 1, (self.limit, self.found_at, self.found_in)
         now = at.scale[users]
         kept = (self.items, self.scores, certainty)
         in_parts(
             lambda first, last: keep_part(
-                users, found, scores, self.own, now, self.vectors, self.item_vectors, turn, first, last, *kept
+                users, found, at.price, self.own, now, self.vectors, self.item_vectors, turn, first, last, *kept
             ),
             len(users),
         )
@@ -319,10 +320,10 @@ def auction(market: Market, shown: Found, first: float, unit: float) -> Array:
 
     items, place = np.flatnonzero(shown.counts <= 1), comm.place(len(market.lists))
     price, scale, tables = shown.at.price.copy(), shown.at.scale, (market.vectors, market.item_vectors)
-    # the nearest users of each item; whoever has a list that is not full has all there is
+    # the nearest users of each item, and some; whoever has a list that is not full has all there is
     nearness = (market.item_vectors[items], market.vectors * scale[:, None], -np.minimum(market.ends, 1e30))
     bidders, _ = recommend(
-        MF(*map(torch.from_numpy, nearness)), sparse.csr_array(market.by_item[items]), min(BIDDERS, len(scale))
+        MF(*map(torch.from_numpy, nearness)), sparse.csr_array(market.by_item[items]), min(BIDDERS + SPARE, len(scale))
     )
     bidders = np.where(np.isfinite(market.ends)[bidders], bidders, -1)
     # added up one by one, as lists are: the last digits decide between bids

@@ -155,7 +155,7 @@ def margins_of(rounds: Array, price: Array) -> Array:
 
 @njit(cache=True, nogil=True)
 def keep_part(
-    users: Array, found: Array, found_scores: Array, own: Array, now: Array, vectors: Array, item_vectors: Array,
+    users: Array, found: Array, price: Array, own: Array, now: Array, vectors: Array, item_vectors: Array,
     turn: int, first: int, last: int, items: Array, scores: Array, certainty: tuple[Array, Array, Array],
 ) -> None:  # fmt: skip
     """Keep the items found for places first … last−1 of `users` as their candidates, and those of their own lists.
@@ -166,13 +166,16 @@ def keep_part(
     width = found.shape[1]
     for number in range(first, last):
         user = users[number]
-        limit[user] = found_scores[number, width - 1]
         found_at[user], found_in[user] = now[number], turn
         size = 0
         while size < width and found[number, size] >= 0:
             items[user, size] = found[number, size]
             size += 1
         there = size
+        limit[user] = -np.inf  # without a limit, these are all that the user has left
+        if size == width:
+            worst = items[user, size - 1]
+            limit[user] = now[number] * score_of(vectors[user], item_vectors[worst]) - price[worst]
         for item in own[user]:
             if item >= 0 and not (items[user, :there] == item).any():
                 items[user, size] = item
