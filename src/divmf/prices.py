@@ -40,7 +40,7 @@ DISCOUNT_POWER = 2.0  # the r-th place counts as this power of nDCG's discount: 
 # items that nobody is shown: how many auctions there are, how many users each item bids for, what share of the way to
 # the next best user's price it bids, and in steps of what share of the unit
 AUCTIONS, BIDDERS, BID, RAISE = 2, 32, 0.5, 0.0002
-SPARE = 8  # users looked at beyond these, since the last digits of their scores decide who is among them
+SPARE = 8  # candidates and bidders looked at beyond these, since last digits decide who is among them
 
 
 class Market:
@@ -127,7 +127,7 @@ class Market:
         from divmf.kernels.prices import keep_part
 
         self.rounds.append(at.price)
-        found, _ = recommend(at.of(self.model), self.seen, self.width, users)
+        found, _ = recommend(at.of(self.model), self.seen, min(self.model.n_items, self.width + SPARE), users)
         turn, certainty = len(self.rounds) - 1, (self.limit, self.found_at, self.found_in)
         now = at.scale[users]
         kept = (self.items, self.scores, certainty)

@@ -160,23 +160,39 @@ def keep_part(
 ) -> None:  # fmt: skip
     """Keep the items found for places first … last−1 of `users` as their candidates, and those of their own lists.
 
-    Scores are multiplied out anew, one by one, so that they do not depend on the prices they were found at.
+    Scores are multiplied out anew, one by one, so that they do not depend on the prices they were found at, nor on how
+    many users were looked at together: the last digits decide which of those at the end are kept.
     """
     limit, found_at, found_in = certainty
-    width = found.shape[1]
+    width, k = items.shape[1] - own.shape[1], own.shape[1]
+    spare = found.shape[1] - width
+    values = np.empty(2 * spare, dtype=np.float32)
     for number in range(first, last):
         user = users[number]
         found_at[user], found_in[user] = now[number], turn
-        size = 0
-        while size < width and found[number, size] >= 0:
-            items[user, size] = found[number, size]
-            size += 1
-        there = size
+        total = 0
+        while total < found.shape[1] and found[number, total] >= 0:
+            total += 1
+        size = min(total, width)
+        items[user, :size] = found[number, :size]
         limit[user] = -np.inf  # without a limit, these are all that the user has left
-        if size == width:
-            worst = items[user, size - 1]
-            limit[user] = now[number] * score_of(vectors[user], item_vectors[worst]) - price[worst]
-        for item in own[user]:
+        if total > width:
+            sure = max(0, width - spare)
+            rest = found[number, sure:total].copy()
+            for place in range(len(rest)):
+                score = score_of(vectors[user], item_vectors[rest[place]])
+                values[place] = now[number] * score - price[rest[place]]
+            for size in range(sure, width):
+                best = 0
+                for place in range(1, len(rest)):
+                    if values[place] > values[best] or (values[place] == values[best] and rest[place] < rest[best]):
+                        best = place
+                items[user, size], limit[user] = rest[best], values[best]
+                values[best] = -np.inf
+            size = width
+        there = size
+        for rank in range(k):
+            item = own[user, rank]
             if item >= 0 and not (items[user, :there] == item).any():
                 items[user, size] = item
                 size += 1
