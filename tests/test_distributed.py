@@ -80,22 +80,20 @@ def test_single_steps_are_those_of_one_process(
                     assert_allclose(there, expected, rtol=close, atol=1e-12, err_msg=name)
 
 
-def assert_same_curve(one: Run, other: Run, exact: bool = False, priced: int | None = None) -> None:
-    """Losses and metrics, the weights of every point that may be chosen, and its lists; priced: how many of prices."""
+def assert_same_curve(one: Run, other: Run, exact: bool = False) -> None:
+    """Losses and metrics, the weights of every point that may be chosen, and its lists."""
     assert len(one.curve) == len(other.curve) > 3
     split = one.split
     # what a tie can change; where passes are exact, there are none
     one_place = 0.0 if exact else 1 / min(split.n_users, split.n_items)
-    last = None if priced is None else 1 + priced
-    accurate = len(one.curve) - len(one.curve.operating)  # before the point that prices begin with
-    for mine, theirs in list(zip(one.curve.points, other.curve.points, strict=True))[: last and accurate + last]:
+    for mine, theirs in zip(one.curve.points, other.curve.points, strict=True):
         assert (mine.phase, mine.epoch) == (theirs.phase, theirs.epoch)
         for value, same in ((mine.loss, theirs.loss), (mine.knob, theirs.knob), (mine.gap, theirs.gap)):
             assert value is same is None or value == pytest.approx(same, rel=1e-5)
         for part in ("valid", "test"):
             found, expected = getattr(mine, part), getattr(theirs, part)
             assert found == pytest.approx(expected, rel=1e-5, abs=one_place)
-    for mine, theirs in list(zip(one.curve.operating, other.curve.operating, strict=True))[:last]:
+    for mine, theirs in zip(one.curve.operating, other.curve.operating, strict=True):
         models = one.model(mine), other.model(theirs)
         for table, same in zip(*(model.tensors().values() for model in models), strict=True):
             # Adam makes a whole step even of a gradient next to nothing, whose sign is a matter of rounding, and the
@@ -109,20 +107,18 @@ def assert_same_curve(one: Run, other: Run, exact: bool = False, priced: int | N
         assert (items == others).mean() > 0.999
 
 
-def check_curves(folders: dict[int, Path], priced: int | None = None) -> None:
-    """Each kind of run by one process, and by several; priced: how many points of prices must be the same."""
+def check_curves(folders: dict[int, Path]) -> None:
+    """Each kind of run by one process, and by several."""
     for name in work.CURVES:
         one, *others = (Run.open(folder / name.replace(" ", "-")) for folder in folders.values())
         for several in others:
-            of_prices = name == "softmax and prices"
-            assert_same_curve(one, several, of_prices, priced if of_prices else None)
+            assert_same_curve(one, several, name == "softmax and prices")
             there, here = (json.loads(run.config_file.read_text())["data"] for run in (one, several))
             assert there == here
             if name == "softmax and prices":  # exact passes alone: every bit
                 for file in ("ids.parquet", "interactions.parquet"):  # polars cuts its groups of rows as it likes
                     assert pl.read_parquet(one.folder / file).equals(pl.read_parquet(several.folder / file)), file
-                points = [f"points/{each.name}" for each in sorted(one.folder.glob("points/*"))]
-                for file in ("state.safetensors", *points[: None if priced is None else 1 + priced]):
+                for file in ("state.safetensors", *(f"points/{each.name}" for each in one.folder.glob("points/*"))):
                     assert (one.folder / file).read_bytes() == (several.folder / file).read_bytes(), file
 
 
@@ -145,9 +141,7 @@ def test_curves_on_epinions_15_are_those_of_one_process(tmp_path: Path, real: Ca
             work.curves(folder, "epinions-15")
         else:
             run_together(size, work.__file__, folder, "epinions-15")
-    # the fourth point of the prices differs in its third digit: something in a step or an auction still depends on the
-    # number of processes there
-    check_curves(folders, priced=3)
+    check_curves(folders)
 
 
 def workers_of(agent: int) -> dict[int, int]:

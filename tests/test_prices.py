@@ -79,7 +79,7 @@ def test_a_market_gives_the_lists_of_a_slow_loop_wherever_prices_and_scales_go(d
     seed, k = data.draw(st.integers(0, 999)), min(k, n_items)
     model, rng = whole_numbered_model(n_users, n_items, seed), np.random.default_rng(seed)
     seen = some_seen(n_users, n_items, seed, data.draw(st.sampled_from([0.0, 0.3, 0.9, 1.0])))
-    apart = np.arange(n_items) / 64  # no two items end up alike, and nothing is rounded
+    apart = np.arange(n_items) / 64  # nothing is rounded; of those that end up alike the first is taken, as in the loop
     with patch.object(prices, "WIDTH", data.draw(st.integers(0, 8))):  # few candidates, so that they run out
         market, price, scale = market_of(model, seen, k), apart.copy(), np.ones(n_users)
         for step in data.draw(st.lists(st.sampled_from([0.0, 0.125, 0.25, 1.0, 8.0]), min_size=1, max_size=12)):

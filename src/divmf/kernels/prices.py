@@ -57,8 +57,8 @@ def respond_part(
                 own = min(max(now * step if trial == 1 else now / step, shares[user]), shares[user] * places[0])
                 if own == now:
                     continue
-            top(scores[user], fall, size, own, best, order)
-            by_score(scores[user], order, full)
+            top(items[user], scores[user], fall, size, own, best, order)
+            by_score(items[user], scores[user], order, full)
             gained = np.float32(0)
             for rank in range(full):
                 gained += shares[user] * places[rank] * scores[user, order[rank]]
@@ -93,29 +93,38 @@ def respond_part(
 
 
 @njit(cache=True, nogil=True)
-def top(scores: Array, fall: Array, size: int, own: np.float32, best: Array, order: Array) -> None:
-    """The largest own · score + fall of a user's candidates, in order, and their places: as many as `best` holds."""
+def top(items: Array, scores: Array, fall: Array, size: int, own: np.float32, best: Array, order: Array) -> None:
+    """The largest own · score + fall of a user's candidates, in order, and their places: as many as `best` holds.
+
+    Of equals the item of the lower number is ahead, whatever the order of the candidates: that may depend on the users
+    that were looked at together.
+    """
     k = len(best) - 1
     best[:] = -np.inf
     order[:] = -1
     for place in range(size):
         value = own * scores[place] + fall[place]
-        # few of the candidates come into the list, so keeping it in order is cheaper than a heap; of equals the first
-        # stays ahead
-        if value > best[k]:
-            rank = k
-            while rank > 0 and best[rank - 1] < value:
-                best[rank], order[rank] = best[rank - 1], order[rank - 1]
-                rank -= 1
-            best[rank], order[rank] = value, place
+        # few of the candidates come into the list, so keeping it in order is cheaper than a heap
+        if value < best[k] or (value == best[k] and items[order[k]] < items[place]):
+            continue
+        rank = k
+        while rank > 0 and (
+            best[rank - 1] < value or (best[rank - 1] == value and items[order[rank - 1]] > items[place])
+        ):
+            best[rank], order[rank] = best[rank - 1], order[rank - 1]
+            rank -= 1
+        best[rank], order[rank] = value, place
 
 
 @njit(cache=True, nogil=True)
-def by_score(scores: Array, order: Array, size: int) -> None:
-    """Put the first places in the order of their scores, in place."""
+def by_score(items: Array, scores: Array, order: Array, size: int) -> None:
+    """Put the first places in the order of their scores, in place; of equals the item of the lower number first."""
     for rank in range(1, size):
         place, at = order[rank], rank
-        while at > 0 and scores[order[at - 1]] < scores[place]:
+        while at > 0 and (
+            scores[order[at - 1]] < scores[place]
+            or (scores[order[at - 1]] == scores[place] and items[order[at - 1]] > items[place])
+        ):
             order[at] = order[at - 1]
             at -= 1
         order[at] = place
