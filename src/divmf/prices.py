@@ -37,9 +37,9 @@ STEPS, IN_VAIN = 20, 10  # at the most; and how many times that while nothing be
 WINDOW, NARROWEST, WIDEST = 0.1, 0.01, 4.0
 STRIDE = 0.15  # by how much larger and smaller scales are tried at first, as a logarithm
 DISCOUNT_POWER = 2.0  # the r-th place counts as this power of nDCG's discount: later places hold less likely items
-# items that nobody is shown: how many auctions there are, how many users each item bids for, what share of the way to
+# items that nobody is shown: how many auctions there are at the most, how many users each item bids for, what share of the way to
 # the next best user's price it bids, and in steps of what share of the unit
-AUCTIONS, BIDDERS, BID, RAISE = 2, 32, 0.5, 0.0002
+AUCTIONS, BIDDERS, BID, RAISE = 4, 32, 0.5, 0.00002
 SPARE = 8  # candidates and bidders looked at beyond these, since last digits decide who is among them
 
 
@@ -295,12 +295,12 @@ def solve(
             here, demand = look(at, moving=True)
             best = max(best, here, key=lambda found: found.value(rho))
         for _ in range(AUCTIONS if here.unshown else 0):
-            at = Standing(auction(market, here, table[0], unit), at.scale)
+            unshown, at = here.unshown, Standing(auction(market, here, table[0], unit), at.scale)
             here, demand = look(at, moving=False)
             # of lists that are as good, within the tolerance, those that show most of what there is
             fewer = here.unshown < best.unshown and here.value(rho) >= best.value(rho) - enough
             best = here if fewer or here.value(rho) > best.value(rho) else best
-            if not here.unshown:
+            if not 0 < here.unshown < unshown:
                 break
         if here.slack <= enough:
             break

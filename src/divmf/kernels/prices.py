@@ -317,19 +317,27 @@ def bid_in_turn(
     largest, step, share = rules
     row_of = np.full(len(counts), -1, dtype=np.int64)
     row_of[items] = np.arange(len(items))
-    ends = np.array([row.min() for row in values])
-    before = ends.copy()  # `near` counts from here
+    lasts = np.array([row.argmin() for row in values])
+    before = np.array([row.min() for row in values])  # `near` counts from here
+    ends = before.copy()
     waiting = [item for item in items if counts[item] == 0]
     bid = 0
     while bid < len(waiting) and bid < 8 * len(items):
         item = waiting[bid]
+        row = row_of[item]
         bid += 1
         best, second, winner = -np.inf, -np.inf, -1
         for place in range(bidders.shape[1]):
-            user = bidders[row_of[item], place]
-            if near[row_of[item], place] == -np.inf or (lists[user] == item).any():
+            user = bidders[row, place]
+            gone = lists[user, lasts[user]]
+            # nor may one go that could not bid for another place
+            if (
+                near[row, place] == -np.inf
+                or (counts[gone] == 1 and row_of[gone] < 0)
+                or (lists[user] == item).any()
+            ):
                 continue
-            ahead = near[row_of[item], place] + before[user] - ends[user]
+            ahead = near[row, place] + before[user] - ends[user]
             if ahead > best:
                 best, second, winner = ahead, best, user
             elif ahead > second:
@@ -339,11 +347,16 @@ def bid_in_turn(
         asked = max(best - share * (best - second), -largest) if second > -np.inf else best
         # in whole steps, so that the last digits of scores, which blocks of another size may change, do not matter
         price[item] = max((np.floor(asked / step) - 1) * step, -largest)
-        last = values[winner].argmin()
-        gone = lists[winner, last]
-        lists[winner, last], values[winner, last] = item, best + ends[winner] - price[item]
-        ends[winner] = values[winner].min()
-        counts[item] += 1
-        counts[gone] -= 1
-        if counts[gone] == 0 and row_of[gone] >= 0:
-            waiting.append(gone)
+        for place in range(bidders.shape[1]):  # whoever comes as near takes it too
+            user = bidders[row, place]
+            ahead = near[row, place] + before[user] - ends[user]
+            if ahead <= price[item] or (lists[user] == item).any():
+                continue
+            gone = lists[user, lasts[user]]
+            lists[user, lasts[user]], values[user, lasts[user]] = item, ahead + ends[user] - price[item]
+            lasts[user] = values[user].argmin()
+            ends[user] = values[user, lasts[user]]
+            counts[item] += 1
+            counts[gone] -= 1
+            if counts[gone] == 0 and row_of[gone] >= 0:
+                waiting.append(gone)
