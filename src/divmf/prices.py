@@ -39,7 +39,7 @@ STRIDE = 0.15  # by how much larger and smaller scales are tried at first, as a 
 DISCOUNT_POWER = 2.0  # the r-th place counts as this power of nDCG's discount: later places hold less likely items
 # items that nobody is shown: how many auctions there are at the most, how many users each item bids for, what share of the way to
 # the next best user's price it bids, and in steps of what share of the unit
-AUCTIONS, BIDDERS, BID, RAISE = 4, 32, 0.5, 0.00002
+AUCTIONS, BIDDERS, BID, RAISE = 4, 16, 0.5, 0.00002
 SPARE = 8  # candidates and bidders looked at beyond these, since last digits decide who is among them
 
 

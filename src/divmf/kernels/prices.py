@@ -145,9 +145,11 @@ def is_certain(user: int, own: np.float32, end: np.float32, certainty: tuple[Arr
     place = (np.log2(ratio) + 1) * PER_OCTAVE
     if not 0 <= place < 2 * PER_OCTAVE:
         return False
-    # a maximum of straight lines, so between two scales no more than at either
-    margin = margins[found_in[user]]
-    return bool(end > ratio * limit[user] + max(margin[int(place)], margin[int(place) + 1]))
+    # a maximum of straight lines: between two scales it lies nowhere above the line from one to the other
+    below, margin = int(place), margins[found_in[user]]
+    part = (ratio - SCALES[below]) / (SCALES[below + 1] - SCALES[below])
+    most = margin[below] + part * (margin[below + 1] - margin[below])
+    return bool(end > ratio * limit[user] + most)
 
 
 @njit(cache=True)
