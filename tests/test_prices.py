@@ -6,6 +6,7 @@ with lists that are the top k of s_u·r̂_ui − p_i.
 
 import math
 from itertools import combinations, pairwise, product
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -500,7 +501,7 @@ def test_a_large_rho_gives_nearly_even_exposure() -> None:
     assert counts.max() <= 36
 
 
-# ---- items that nobody is shown
+# ---- the auction
 
 
 def test_an_item_nobody_is_shown_is_taken_by_the_user_who_comes_nearest_by_hand() -> None:
@@ -511,11 +512,12 @@ def test_an_item_nobody_is_shown_is_taken_by_the_user_who_comes_nearest_by_hand(
     seen[1, 1] = True
     market = market_of(model, seen, 1)
 
-    def bids(largest: float) -> Array:
+    def bids(first: float) -> Array:
         standing = market.start()
         counts = market.visit(standing)[:, 0].copy()
         assert counts.tolist() == [2, 0, 1]
-        return auction(market, prices.Found(standing, counts, 0.0, 0.0, 0.0), largest, 1.0)
+        table = np.array([first, 0.0, 0.0])  # one showing earns something, more of them nothing
+        return auction(market, prices.Found(standing, counts, 0.0, 0.0, 0.0), table, 1.0)
 
     price = bids(10.0)
     assert price == pytest.approx([0, -2.05, 0], abs=3 * prices.RAISE)  # half of the way to user 2's 2.1
@@ -526,16 +528,61 @@ def test_an_item_nobody_is_shown_is_taken_by_the_user_who_comes_nearest_by_hand(
 def test_an_item_that_had_to_go_bids_next_by_hand() -> None:
     # lists of one, users 0 and 1. Item 2, shown to nobody, is 1 below what user 1 is shown, item 1, and 9 below what
     # user 0 is shown, item 0; item 1 is 2 below that. Item 0 is shown to a third user, too, so it may go
-    items, lists = np.array([1, 2]), np.array([[0], [1]])
-    values, counts = np.array([[10.0], [5.0]]), np.array([2, 1, 0])
-    near, bidders = np.array([[0.0, -2.0], [-1.0, -9.0]]), np.array([[1, 0], [1, 0]])
-    price = np.zeros(3)
-    bid_in_turn(items, bidders, near, counts, lists, values, (100.0, 0.001, 0.5), price)
+    lists, values, counts = np.array([[0], [1]]), np.array([[10.0], [5.0]]), np.array([2, 1, 0])
+    bidders = np.array([[0, 0], [1, 0], [1, 0]])
+    near = np.array([[0.0, -np.inf], [0.0, -2.0], [-1.0, -9.0]])
+    price, table = np.zeros(3), np.array([100.0, 0.0, 0.0])
+    bid_in_turn(bidders, near, counts, lists, values, table, (0.001, 0.5, 100), price)
     # item 2 bids half of the way from 1 to 9, so 5: user 1's list then ends at 9. For item 1 that is 4 too much there,
     # and 2 at user 0: it bids 3
     assert price == pytest.approx([0, -3, -5], abs=0.003)
     assert counts.tolist() == [1, 1, 1]
     assert lists.tolist() == [[1], [2]]
+
+
+def test_an_item_bids_as_long_as_one_more_showing_earns_more_than_its_discount_by_hand() -> None:
+    # item 1 is 1, 2, 4 and 7 below the ends of four lists of one, and bids half of the way to the next: 1.5 for the
+    # first, 3 for the second. The third showing earns 3.5, less than the 4 it takes
+    lists, values, counts = np.zeros((4, 1), dtype=np.int64), np.full((4, 1), 9.0), np.array([4, 0])
+    bidders, near = np.array([[0, 1, 2, 3]] * 2), np.array([[0.0] * 4, [-1.0, -2.0, -4.0, -7.0]])
+    price, table = np.zeros(2), np.array([10.0, 5.0, 3.5, 3.0])
+    table_of_free = table.copy()
+    bid_in_turn(bidders, near, counts, lists, values, table_of_free, (0.001, 0.5, 1), price)
+    assert price == pytest.approx([0, -1.5], abs=0.003)
+    # item 0 wants to stay where it is, at no discount, as long as anything is earned: it must not bid here
+    near[0] = -np.inf
+    bid_in_turn(bidders, near, counts, lists, values, table, (0.001, 0.5, 100), price)
+    assert price == pytest.approx([0, -3], abs=0.003)
+    assert counts.tolist() == [2, 2]
+    assert lists.ravel().tolist() == [1, 1, 0, 0]
+    assert values.ravel() == pytest.approx([11, 10, 9, 9], abs=0.003)  # it stands higher where it stood before, too
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_an_auction_foresees_is_what_users_take(seed: int) -> None:
+    # an auction that foresaw something else left items unshown that it thought were taken
+    model, seen = some_model(60, 40, seed), some_seen(60, 40, seed)
+    market = market_of(model, seen, 2)
+    standing = market.start()
+    counts = market.visit(standing)[:, 0].copy()
+    foreseen = []
+
+    def kept(bidders: Array, near: Array, counts: Array, *rest: Any) -> None:
+        bid_in_turn(bidders, near, counts, *rest)
+        foreseen.append(counts)
+
+    bonus = bonus_of(60, 1e-4, 2.7, 16.0)
+    with patch("divmf.kernels.prices.bid_in_turn", kept), patch.object(prices, "BIDDERS", 60):
+        price = auction(market, prices.Found(standing, counts, 0.0, 0.0, 0.0), 0.3 * bonus.table, 1.0)
+    shown = market.visit(Standing(price, standing.scale))[:, 0]
+    assert_array_equal(shown, foreseen[0])
+    assert (shown == 0).sum() < (counts == 0).sum()
+    # nothing wants more that somebody would take at what it earns
+    asked = [item for item in range(40) if 0.3 * bonus.table[shown[item]] > 0.01 - price[item]]
+    for item in asked:
+        worth = model.scores(slice(None)).numpy()[:, item]
+        free = ~seen[:, item] & ~(market.lists == item).any(axis=1)
+        assert (worth - market.ends)[free].max() < -0.3 * bonus.table[shown[item]] + 0.01
 
 
 def test_nobody_is_asked_who_has_all_there_is() -> None:
@@ -545,15 +592,16 @@ def test_nobody_is_asked_who_has_all_there_is() -> None:
     standing = market.start()
     counts = market.visit(standing)[:, 0].copy()
     assert counts.tolist() == [2, 1, 0]
-    assert auction(market, prices.Found(standing, counts, 0, 0, 0), 100.0, 1.0).tolist() == [0, 0, 0]
+    table = np.array([100.0, 0.0])
+    assert auction(market, prices.Found(standing, counts, 0, 0, 0), table, 1.0).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_worth_showing_once_is_shown_though_steps_leave_it_out(seed: int) -> None:
     model, seen, bonus = some_model(200, 100, seed), some_seen(200, 100, seed), bonus_of(200, 1e-9, 4.0, 8.0)
     covered = []
-    for auctions in (0, 3):
-        with patch.object(prices, "AUCTIONS", auctions):
+    for bids in (0, prices.BIDS):
+        with patch.object(prices, "BIDS", bids):
             market = market_of(model, seen, 2)
             found = solve(market, 0.5, market.start(), bonus, steps=4)
         covered.append(int((market.visit(found.at)[:, 0] > 0).sum()))

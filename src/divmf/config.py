@@ -110,7 +110,7 @@ class TrainConfig:
         description="prices: how many times its even share of all places an item has when its bonus ends",
     )
     steepness: float = Field(
-        default=8.0, ge=0.1, le=100, description="prices: how sharply the bonus ends there; 1: it fades slowly"
+        default=16.0, ge=0.1, le=100, description="prices: how sharply the bonus ends there; 1: it fades slowly"
     )
     stake: float | None = Field(
         default=None,

@@ -32,14 +32,15 @@ WIDTH = 64  # candidates kept for each user, beyond k, between passes over all i
 ALONE = 512  # users whose lists are found by one thread
 CLOSE = 1e-5  # two ways to multiply out a score agree to this, relatively
 TOLERANCE = 0.01  # how far lists may be from the best with their scales, per recommendation, in units of `unit`
-STEPS, IN_VAIN = 20, 10  # at the most; and how many times that while nothing better than the start is found
+STEPS, IN_VAIN = 18, 4  # at the most; and how many times that while nothing better than the start is found
+RESTLESS = 0.7  # the share of the steps in which scales move; then prices alone, which settle sooner
 # how far around the end of a list demand is looked at, at first, at the least and at the most (that in ρ)
 WINDOW, NARROWEST, WIDEST = 0.1, 0.01, 4.0
-STRIDE = 0.15  # by how much larger and smaller scales are tried at first, as a logarithm
+STRIDE = 0.1  # by how much larger and smaller scales are tried at first, as a logarithm
 DISCOUNT_POWER = 2.0  # the r-th place counts as this power of nDCG's discount: later places hold less likely items
-# items that nobody is shown: how many auctions there are at the most, how many users each item bids for, what share of the way to
-# the next best user's price it bids, and in steps of what share of the unit
-AUCTIONS, BIDDERS, BID, RAISE = 4, 16, 0.5, 0.00002
+# an auction: how many users each item may bid for, what share of the way to the next best user's price it bids, in
+# steps of what share of the unit, and how many bids there are per item
+BIDDERS, BID, RAISE, BIDS = 24, 0.5, 0.00002, 40
 SPARE = 8  # candidates and bidders looked at beyond these, since last digits decide who is among them
 
 
@@ -288,46 +289,42 @@ def solve(
     stay, best, at, step = here, here, here.at.copy(), 0
     limits = (NARROWEST * unit, WIDEST * rho)
     while best is stay and step < IN_VAIN * steps:
-        last = step + steps
-        while here.slack > enough and step < last:
-            step += 1
+        first = step
+        while here.slack > enough and step < first + steps:
             at = Standing(step_prices(at.price, demand, table, limits, windows, paces, sides), at.scale)
-            here, demand = look(at, moving=True)
+            here, demand = look(at, moving=step - first < RESTLESS * steps)
             best = max(best, here, key=lambda found: found.value(rho))
-        for _ in range(AUCTIONS if here.unshown else 0):
-            unshown, at = here.unshown, Standing(auction(market, here, table[0], unit), at.scale)
+            step += 1
+        if here.slack > enough or here.unshown:
+            at = Standing(auction(market, here, table, unit), at.scale)
             here, demand = look(at, moving=False)
-            # of lists that are as good, within the tolerance, those that show most of what there is
-            fewer = here.unshown < best.unshown and here.value(rho) >= best.value(rho) - enough
-            best = here if fewer or here.value(rho) > best.value(rho) else best
-            if not 0 < here.unshown < unshown:
-                break
+            best = max(best, here, key=lambda found: found.value(rho))
+        # lists as good as those of the start, within the tolerance, that are nearer to the optimum of their scales
+        if best is stay and here.slack < stay.slack and here.value(rho) >= stay.value(rho) - enough:
+            best = here
         if here.slack <= enough:
             break
     gap = max(0.0, best.slack) / (unit * n_shown)
     return Prices(rho, best.at, gap, gap <= tolerance, step, best.worth, best.bonus)
 
 
-def auction(market: Market, shown: Found, first: float, unit: float) -> Array:
-    """Prices at which items that nobody is shown are taken by the users who come nearest, each in its turn.
+def auction(market: Market, shown: Found, table: Array, unit: float) -> Array:
+    """Prices at which items that want to be shown more are taken by the users who come nearest, each in its turn.
 
-    Steps leave such items for last, where many of them come nearest to the same few users; and coverage is what people
-    look at. One that had to go for another, and was shown once, bids next: an auction (`bid_in_turn`). The lists must
-    be those that the market gave last.
-    first: what a first showing earns, the largest discount there may be
+    Steps move all prices at once, so they settle only where many users stand at every price. What is shown to few is
+    auctioned: one that had to go for another bids next (`bid_in_turn`). The lists must be those that the market gave
+    last. Prices only fall, so at the end some may be lower than they need be.
     """
     from divmf.kernels.prices import bid_in_turn, scores_of
 
-    items, place = np.flatnonzero(shown.counts <= 1), comm.place(len(market.lists))
     price, scale, tables = shown.at.price.copy(), shown.at.scale, (market.vectors, market.item_vectors)
+    place, items = comm.place(len(market.lists)), np.arange(len(price))[:, None]
     # the nearest users of each item, and some; whoever has a list that is not full has all there is
-    nearness = (market.item_vectors[items], market.vectors * scale[:, None], -np.minimum(market.ends, 1e30))
-    bidders, _ = recommend(
-        MF(*map(torch.from_numpy, nearness)), sparse.csr_array(market.by_item[items]), min(BIDDERS + SPARE, len(scale))
-    )
+    nearness = (market.item_vectors, market.vectors * scale[:, None], -np.minimum(market.ends, 1e30))
+    bidders, _ = recommend(MF(*map(torch.from_numpy, nearness)), market.by_item, min(BIDDERS + SPARE, len(scale)))
     bidders = np.where(np.isfinite(market.ends)[bidders], bidders, -1)
     # added up one by one, as lists are: the last digits decide between bids
-    near = scores_of(bidders, np.broadcast_to(items[:, None], bidders.shape), *tables)
+    near = scores_of(bidders, np.broadcast_to(items, bidders.shape), *tables)
     ahead = np.where(bidders >= 0, scale[bidders] * near - market.ends[bidders], -np.inf)
     # of all processes' the same as one would find
     near = np.concatenate(comm.gathered_columns(ahead), axis=1)
@@ -340,8 +337,8 @@ def auction(market: Market, shown: Found, first: float, unit: float) -> Array:
     values = scale[mine, None] * scores_of(np.broadcast_to(mine[:, None], lists.shape), lists, *tables) - price[lists]
     lists, values = (np.concatenate(comm.gathered_rows(rows)) for rows in (lists, values))
     bid_in_turn(
-        items, np.searchsorted(own[own >= 0], who), near, shown.counts.copy(), lists, values.astype(np.float64),
-        (first, RAISE * unit, BID), price,
+        np.searchsorted(own[own >= 0], who), near, shown.counts.copy(), lists, values.astype(np.float64), table,
+        (RAISE * unit, BID, BIDS * len(price)), price,
     )  # fmt: skip
     return price
 

@@ -305,60 +305,91 @@ def step_prices(
 
 
 @njit(cache=True)
-def bid_in_turn(
-    items: Array, bidders: Array, near: Array, counts: Array, lists: Array, values: Array,
-    rules: tuple[float, float, float], price: Array,
-) -> None:  # fmt: skip
-    """Items that nobody is shown bid for the last place of some user's list, in turn; prices are changed in place.
+def holds(shown: Array, item: int) -> bool:
+    """Whether an item is in a list."""
+    found = False
+    for rank in range(len(shown)):
+        found |= shown[rank] == item
+    return found
 
-    items    those shown at most once; bidders, near: for each the users it may bid for, as rows of `lists`, and by how
-             much it lies above the end of their list at no price (below, as a rule).  (n, width)
-    values   of the items in these lists, after prices
-    rules    the largest discount; steps of bids; the share of the way to the next best user's price that is bid
+
+@njit(cache=True)
+def bid_in_turn(
+    bidders: Array, near: Array, counts: Array, lists: Array, values: Array, table: Array,
+    rules: tuple[float, float, int], price: Array,
+) -> None:  # fmt: skip
+    """Items that want to be shown more bid for the last place of some user's list, in turn; prices fall, in place.
+
+    bidders, near  for each item the users it may bid for, as rows of `lists`, and by how much it lies above the end of
+                   their list at no price, the nearest first; −inf: there are no more.  (n_items, width)
+    lists, values  those of all these users, and scale · score − price of the items in them.  (n_users, k)
+    table          the bonus of one more showing.  (n_users of all,)
+    rules          steps of bids; the share of the way to the next best user's price that is bid; how many bids there
+                   may be
     """
-    largest, step, share = rules
-    row_of = np.full(len(counts), -1, dtype=np.int64)
-    row_of[items] = np.arange(len(items))
+    step, share, most = rules
+    width = bidders.shape[1]
     lasts = np.array([row.argmin() for row in values])
     before = np.array([row.min() for row in values])  # `near` counts from here
     ends = before.copy()
-    waiting = [item for item in items if counts[item] == 0]
-    bid = 0
-    while bid < len(waiting) and bid < 8 * len(items):
+    queued = np.zeros(len(counts), dtype=np.bool_)
+    waiting = np.empty(most + len(counts), dtype=np.int64)
+    bid, queue = 0, 0
+    for item in range(len(counts)):
+        if wants_more(item, counts, price, table, step):
+            waiting[queue], queued[item] = item, True
+            queue += 1
+    while bid < queue and bid < most:
         item = waiting[bid]
-        row = row_of[item]
+        queued[item] = False
         bid += 1
+        if not wants_more(item, counts, price, table, step):
+            continue
         best, second, winner = -np.inf, -np.inf, -1
-        for place in range(bidders.shape[1]):
-            user = bidders[row, place]
-            gone = lists[user, lasts[user]]
-            # nor may one go that could not bid for another place
-            if (
-                near[row, place] == -np.inf
-                or (counts[gone] == 1 and row_of[gone] < 0)
-                or (lists[user] == item).any()
-            ):
+        for place in range(width):
+            if near[item, place] <= second:
+                break  # ends of lists only rise
+            user = bidders[item, place]
+            if holds(lists[user], item):
                 continue
-            ahead = near[row, place] + before[user] - ends[user]
+            ahead = near[item, place] + before[user] - ends[user]
             if ahead > best:
                 best, second, winner = ahead, best, user
             elif ahead > second:
                 second = ahead
+        largest = table[counts[item]]
         if winner < 0 or best <= step - largest:
             continue  # nobody comes near enough
         asked = max(best - share * (best - second), -largest) if second > -np.inf else best
         # in whole steps, so that the last digits of scores, which blocks of another size may change, do not matter
-        price[item] = max((np.floor(asked / step) - 1) * step, -largest)
-        for place in range(bidders.shape[1]):  # whoever comes as near takes it too
-            user = bidders[row, place]
-            ahead = near[row, place] + before[user] - ends[user]
-            if ahead <= price[item] or (lists[user] == item).any():
-                continue
-            gone = lists[user, lasts[user]]
-            lists[user, lasts[user]], values[user, lasts[user]] = item, ahead + ends[user] - price[item]
+        now = min(max((np.floor(asked / step) - 1) * step, -largest), price[item])
+        fall, price[item] = price[item] - now, now
+        for place in range(width):
+            if near[item, place] <= now:
+                break
+            user = bidders[item, place]
+            if holds(lists[user], item):
+                for rank in range(lists.shape[1]):
+                    values[user, rank] += fall if lists[user, rank] == item else 0.0
+            else:  # whoever comes as near takes it, too
+                ahead = near[item, place] + before[user] - ends[user]
+                if ahead <= now:
+                    continue
+                gone = lists[user, lasts[user]]
+                lists[user, lasts[user]], values[user, lasts[user]] = item, ahead + ends[user] - now
+                counts[item] += 1
+                counts[gone] -= 1
+                if queue < len(waiting) and not queued[gone] and wants_more(gone, counts, price, table, step):
+                    waiting[queue], queued[gone] = gone, True
+                    queue += 1
             lasts[user] = values[user].argmin()
             ends[user] = values[user, lasts[user]]
-            counts[item] += 1
-            counts[gone] -= 1
-            if counts[gone] == 0 and row_of[gone] >= 0:
-                waiting.append(gone)
+        if queue < len(waiting) and wants_more(item, counts, price, table, step):
+            waiting[queue], queued[item] = item, True
+            queue += 1
+
+
+@njit(cache=True)
+def wants_more(item: int, counts: Array, price: Array, table: Array, step: float) -> bool:
+    """Whether one more showing of an item earns more than its discount."""
+    return bool(counts[item] < len(table) and table[counts[item]] > step - price[item])
