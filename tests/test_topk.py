@@ -381,3 +381,17 @@ def test_compiled_lists_are_those_of_the_readable_way():
         ):
             assert_array_equal(items, other)
             assert_array_equal(scores, other_scores)
+
+
+def test_lists_at_prices_are_the_same_to_the_last_digit_whoever_is_looked_at_together() -> None:
+    # products of blocks of another size differ in their last digits, and prices leave many items close to a list's end
+    rng = np.random.default_rng(0)
+    tables = (torch.from_numpy(rng.normal(size=shape).astype(np.float32)) for shape in ((700, 33), (900, 33), (900,)))
+    model = replace(MF(*tables), price=torch.from_numpy(rng.normal(size=900).astype(np.float32)))
+    seen = sparse.csr_array((rng.random((700, 900)) < 0.1).astype(np.float32))
+    items, scores = recommend(model, seen, 10)
+    for size in (1, 7, 97, 301):
+        rows = np.sort(rng.choice(700, size, replace=False))
+        some, their_scores = recommend(model, seen, 10, rows)
+        assert_array_equal(items[rows], some)
+        assert_array_equal(scores[rows], their_scores)

@@ -26,7 +26,7 @@ from divmf import comm
 from divmf.ids import Array
 from divmf.model import MF
 from divmf.threads import PART_BYTES, in_parts, threads
-from divmf.topk import recommend
+from divmf.topk import SPARE, recommend
 
 WIDTH = 64  # candidates kept for each user, beyond k, between passes over all items
 ALONE = 512  # users whose lists are found by one thread
@@ -41,7 +41,6 @@ DISCOUNT_POWER = 2.0  # the r-th place counts as this power of nDCG's discount: 
 # an auction: how many users each item may bid for, what share of the way to the next best user's price it bids, in
 # steps of what share of the unit, and how many bids there are per item
 BIDDERS, BID, RAISE, BIDS = 24, 0.5, 0.00002, 40
-SPARE = 8  # candidates and bidders looked at beyond these, since last digits decide who is among them
 
 
 class Market:

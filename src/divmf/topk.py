@@ -266,6 +266,7 @@ def catalogue_numbers(items: pl.Series, item_ids: pl.Series) -> Array:
 
 # a block of scores is made, read and forgotten: about the second-level caches of a few cores
 BLOCK_SCORES = 1 << 20
+SPARE = 8  # items looked at beyond the end of a list where the last digits decide
 
 
 def blocks(n_rows: int, n_columns: int, block_scores: int = BLOCK_SCORES) -> Iterator[slice]:
@@ -287,13 +288,20 @@ def recommend_each(
 ) -> list[tuple[Array, Array]]:
     """As `recommend`, once for each matrix of seen items, scoring only once; each must hold all of the one before.
 
-    Where items have prices, those decide who is in the list, and the scores without them in which order.
+    Where items have prices, those decide who is in the list, and the scores without them in which order. At prices many
+    items stand close to the end of a list, so there the last digits are made to depend on nothing but the pair.
     """
     rows = np.arange(model.n_users) if rows is None else rows
-    results = [(np.empty((len(rows), k), dtype=np.int32), np.empty((len(rows), k), dtype=np.float32)) for _ in seen]
     on_cpu = model.users.device.type == "cpu" and model.users.dtype == torch.float32
+    width = min(k + SPARE, model.n_items) if on_cpu and model.price is not None else k
+    shape = (len(rows), width)
+    results = [(np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.float32)) for _ in seen]
     (top_by_kernel if on_cpu else top_by_blocks)(model, seen, rows, results)
-    return results if model.price is None else [by_score(*found, model.price.cpu().numpy()) for found in results]
+    if model.price is None:
+        return results
+    if on_cpu:
+        results = [decided(model, rows, items, k) for items, _ in results]
+    return [by_score(*found, model.price.cpu().numpy()) for found in results]
 
 
 def top_by_blocks(model: MF, seen: list[sparse.csr_array], rows: Array, results: list[tuple[Array, Array]]) -> None:
@@ -324,6 +332,19 @@ def top_by_kernel(model: MF, seen: list[sparse.csr_array], rows: Array, results:
         top_part(users, items_t, offset, *tables, first, last, at_once, *found)
 
     in_parts(part, len(rows))
+
+
+def decided(model: MF, rows: Array, found: Array, k: int) -> tuple[Array, Array]:
+    """The k best of the items found for some users, by scores that are added up one by one."""
+    from divmf.kernels.rows import decide_part
+
+    tables = (np.ascontiguousarray(table.detach().numpy()) for table in (model.users, model.items, model.offset))
+    items, scores = np.empty((len(rows), k), dtype=np.int32), np.empty((len(rows), k), dtype=np.float32)
+    users, vectors, offset = tables
+    in_parts(
+        lambda first, last: decide_part(users, vectors, offset, rows, found, first, last, items, scores), len(rows)
+    )
+    return items, scores
 
 
 def by_score(items: Array, scores: Array, price: Array) -> tuple[Array, Array]:

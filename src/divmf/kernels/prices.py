@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from divmf.ids import Array
+from divmf.kernels.rows import score_of
 
 BINS = 12  # of how far an item is from leaving or entering a list; the nearest are the narrowest
 SHORTER, LONGER = np.float32(0.5), np.float32(1.5)  # how a user's trials of another scale change
@@ -210,15 +211,6 @@ def keep_part(
         for place in range(size):
             scores[user, place] = score_of(vectors[user], item_vectors[items[user, place]])
         items[user, size:] = -1
-
-
-@njit(cache=True, nogil=True)
-def score_of(user: Array, item: Array) -> np.float32:
-    """Their dot product, added up in one way whatever it is computed beside."""
-    score = np.float32(0)
-    for d in range(len(user)):
-        score += user[d] * item[d]
-    return score
 
 
 @njit(cache=True)

@@ -154,3 +154,41 @@ def top_part(
                     count, _, _ = within_reach(row, width, scratch)
                     scores, items = scratch[1][:count], scratch[3][:count]
                 largest_of(scores, items, best_items[matrix][at], best_scores[matrix][at])
+
+
+@njit(cache=True, nogil=True)
+def score_of(user: Array, item: Array) -> np.float32:
+    """Their dot product, added up in one way whatever it is computed beside."""
+    score = np.float32(0)
+    for d in range(len(user)):
+        score += user[d] * item[d]
+    return score
+
+
+@njit(cache=True, nogil=True)
+def decide_part(
+    users: Array, items: Array, offset: Array, rows: Array, found: Array, first: int, last: int,
+    chosen: Array, scores: Array,
+) -> None:  # fmt: skip
+    """Fill lists first … last−1, of users `rows`, with the best of the items found for them, −1 where there are none.
+
+    Best first, of equals the item of the lower number; scores are added up in one way, whatever they are beside.
+    """
+    k = chosen.shape[1]
+    chosen[first:last] = -1
+    scores[first:last] = -np.inf
+    for number in range(first, last):
+        best, values = chosen[number], scores[number]
+        for item in found[number]:
+            if item < 0:
+                break
+            value = score_of(users[rows[number]], items[item]) + offset[item]
+            rank = k
+            while rank > 0 and (
+                best[rank - 1] < 0 or value > values[rank - 1] or (value == values[rank - 1] and item < best[rank - 1])
+            ):
+                if rank < k:
+                    best[rank], values[rank] = best[rank - 1], values[rank - 1]
+                rank -= 1
+            if rank < k:
+                best[rank], values[rank] = item, value
