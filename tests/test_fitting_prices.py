@@ -245,7 +245,7 @@ def test_the_path_grows_by_a_fixed_factor_and_ends_where_the_deepest_loss_is_pas
     assert priced[-1].valid["ndcg"] < floor
     assert all(point.valid["ndcg"] >= floor for point in priced[:-1])
     assert all(point.gap is not None and point.gap >= 0 for point in priced)
-    assert np.median([point.gap for point in priced]) < 0.1  # at 120 users one moves a price
+    assert max(point.gap for point in priced[2:]) < 0.05  # of the smallest ρ, one user at a price is more than that
 
 
 @pytest.mark.parametrize("seed", [1, 3])
@@ -317,15 +317,15 @@ def test_a_path_is_over_where_nothing_better_is_found_or_too_much_is_lost() -> N
     assert not ended(path((0.7, 0), *[(0.7, far)] * 3, (0.7, TOLERANCE)), 0.6)  # near the best: nothing to find
 
 
-@pytest.mark.parametrize(("apart", "reached"), [(0.02, 0.4), (0.1, 0.4)])
-def test_exposure_becomes_even_also_where_users_want_much_the_same(split: Split, apart: float, reached: float) -> None:
+@pytest.mark.parametrize("apart", [0.02, 0.1])
+def test_exposure_becomes_even_also_where_users_want_much_the_same(split: Split, apart: float) -> None:
     # all like the same items, but for a little: with steps of any length all users came or went at once, and paths
     # ended at a Gini of .88 and .68
     rng = np.random.default_rng(5)
     users = rng.normal(size=(split.n_users, 3)) * [apart, apart, 0] + [0, 0, 1]
     curve = divmf.diversify(users, rng.normal(size=(split.n_items, 3)), split, k=3, deepest=1.0).curve
     assert curve.base.valid["gini"] > 0.9
-    assert curve.operating[-1].valid["gini"] < reached
+    assert curve.operating[-1].valid["gini"] < 0.4
 
 
 def test_a_model_without_preferences_has_a_path_too(split: Split) -> None:
