@@ -174,21 +174,11 @@ def decide_part(
 
     Best first, of equals the item of the lower number; scores are added up in one way, whatever they are beside.
     """
-    k = chosen.shape[1]
-    chosen[first:last] = -1
-    scores[first:last] = -np.inf
+    values = np.empty(found.shape[1], dtype=np.float32)
     for number in range(first, last):
-        best, values = chosen[number], scores[number]
-        for item in found[number]:
-            if item < 0:
-                break
-            value = score_of(users[rows[number]], items[item]) + offset[item]
-            rank = k
-            while rank > 0 and (
-                best[rank - 1] < 0 or value > values[rank - 1] or (value == values[rank - 1] and item < best[rank - 1])
-            ):
-                if rank < k:
-                    best[rank], values[rank] = best[rank - 1], values[rank - 1]
-                rank -= 1
-            if rank < k:
-                best[rank], values[rank] = item, value
+        size = 0
+        while size < found.shape[1] and found[number, size] >= 0:
+            item = found[number, size]
+            values[size] = score_of(users[rows[number]], items[item]) + offset[item]
+            size += 1
+        largest_of(values[:size], found[number, :size], chosen[number], scores[number])
