@@ -15,7 +15,7 @@ LADDER = [
     ["scans", "parts"],
     ["interactions", "model", "losses", "files"],
     ["kernels"],
-    ["split", "select", "sampling"],
+    ["split", "select", "sampling", "models"],
     ["stored", "weights", "unmask", "topk", "bootstrap", "describe", "marketplace", "fingerprint", "stakes"],
     ["softmax", "diversity", "steps", "prices", "metrics", "datasets"],
     ["training"],

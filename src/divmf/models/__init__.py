@@ -1,0 +1,1 @@
+"""What scores: the seam `Scorer`, and the models behind it."""

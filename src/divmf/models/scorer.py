@@ -1,0 +1,134 @@
+"""Scorer: what a model is to everything that makes lists, blocks of scores of some users over all items."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from divmf.ids import Array
+from divmf.model import MF
+
+
+class Scorer(Protocol):
+    """A model as the market sees it. Users are numbered as in this process's part of the data."""
+
+    @property
+    def n_users(self) -> int:
+        """How many users it can score."""
+
+    @property
+    def n_items(self) -> int:
+        """|I|, the whole catalogue."""
+
+    def scores(self, users: Array) -> Array:
+        """The scores of some users, by number, for all items: the higher, the better.  (users, n_items) float32
+
+        It is called from several threads at once, and the array it returns is written to.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Dot products of user and item vectors, plus a bias of the item.
+
+    users (n_users, dim), items_t (dim, n_items), bias (n_items,): all float32
+    """
+
+    users: Array
+    items_t: Array
+    bias: Array
+
+    @classmethod
+    def of(cls, model: MF) -> "Factors":
+        """The vectors and the bias of an MF."""
+        users, items, bias = (tensor.detach().cpu().numpy() for tensor in (model.users, model.items, model.bias))
+        return cls(np.ascontiguousarray(users, np.float32), np.ascontiguousarray(items.T, np.float32), bias)
+
+    @classmethod
+    def from_arrays(cls, user_factors: Any, item_factors: Any, item_bias: Any = None) -> "Factors":
+        """From vectors trained anywhere, a row each."""
+        users, items = (np.ascontiguousarray(table, dtype=np.float32) for table in (user_factors, item_factors))
+        if users.ndim != 2 or items.ndim != 2 or users.shape[1] != items.shape[1]:
+            raise ValueError(f"factors of shapes {users.shape} and {items.shape} do not multiply: give both one width")
+        bias = np.zeros(len(items), np.float32) if item_bias is None else np.asarray(item_bias, np.float32)
+        if bias.shape != (len(items),):
+            raise ValueError(f"item_bias has shape {bias.shape}; give one number for each of {len(items):,} items")
+        for name, table in (("user_factors", users), ("item_factors", items), ("item_bias", bias)):
+            if not np.isfinite(table).all():
+                raise ValueError(f"{name} holds NaN or infinite numbers")
+        return cls(users, np.ascontiguousarray(items.T), bias)
+
+    @property
+    def n_users(self) -> int:
+        """How many users have a vector."""
+        return len(self.users)
+
+    @property
+    def n_items(self) -> int:
+        """How many items have a vector."""
+        return int(self.items_t.shape[1])
+
+    def scores(self, users: Array) -> Array:
+        """u·v_i + b_i.  (users, n_items)"""
+        return np.asarray(self.users[users] @ self.items_t + self.bias)
+
+    @property
+    def model(self) -> MF:
+        """The same numbers as an MF."""
+        items = np.ascontiguousarray(self.items_t.T)
+        return MF(*(torch.from_numpy(table) for table in (self.users, items, self.bias)))
+
+
+@dataclass(frozen=True, eq=False)
+class ItemItem:
+    """What a user has met, times the weights between items: EASE, nearest neighbours, co-occurrence.
+
+    met       (n_users, n_items) sparse: interactions, 0/1 or weighted
+    weights   (n_items, n_items) dense or sparse float32: from the item met (row) to the item scored (column)
+    """
+
+    met: sparse.csr_array
+    weights: Any
+
+    @property
+    def n_users(self) -> int:
+        """How many users there are."""
+        return int(self.met.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are."""
+        return int(self.weights.shape[1])
+
+    def scores(self, users: Array) -> Array:
+        """Σ_j met_uj · weight_ji.  (users, n_items)"""
+        found = self.met[users] @ self.weights
+        dense = sparse.csr_array(found).toarray() if sparse.issparse(found) else found
+        return np.ascontiguousarray(dense, dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Any function from user numbers to their scores over all items.
+
+    function   user numbers (users,) int64 → scores (users, n_items); higher is better
+    """
+
+    function: Callable[[Array], Any]
+    n_users: int
+    n_items: int
+
+    def scores(self, users: Array) -> Array:
+        """What the function gives, if it has the right shape and holds numbers alone."""
+        found = np.array(self.function(users), dtype=np.float32, order="C")  # a copy: it is written to
+        if found.shape != (len(users), self.n_items):
+            raise ValueError(
+                f"the scorer returned an array of shape {found.shape} for {len(users):,} users;"
+                f" it must be one score for each of {self.n_items:,} items: {(len(users), self.n_items)}"
+            )
+        if not np.isfinite(found).all():
+            raise ValueError("the scorer returned NaN or infinite scores; scores must be finite numbers")
+        return found
