@@ -17,7 +17,7 @@ LADDER = [
     ["kernels"],
     ["split", "select", "sampling", "models"],
     ["stored", "weights", "unmask", "topk", "bootstrap", "describe", "marketplace", "fingerprint", "stakes"],
-    ["softmax", "diversity", "steps", "prices", "metrics", "datasets"],
+    ["softmax", "diversity", "steps", "prices", "market", "metrics", "datasets"],
     ["training"],
     ["plan"],
     ["calibrate"],

@@ -105,9 +105,8 @@ class ItemItem:
 
     def scores(self, users: Array) -> Array:
         """Σ_j met_uj · weight_ji.  (users, n_items)"""
-        found = self.met[users] @ self.weights
-        dense = sparse.csr_array(found).toarray() if sparse.issparse(found) else found
-        return np.ascontiguousarray(dense, dtype=np.float32)
+        found: Any = self.met[users] @ self.weights
+        return np.ascontiguousarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)

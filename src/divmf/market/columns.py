@@ -1,0 +1,115 @@
+"""The candidates of users: found on demand, since what is worth showing changes with what is shown.
+
+A user's candidates are the best by value, the best by value plus discount, the items of the present lists, and what is
+held out of training, which only some lists may hold. They are found by one pass over the scores of all users.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy import sparse
+
+from divmf import comm
+from divmf.ids import Array
+from divmf.kernels.market import Columns, Wanted, find_rows
+from divmf.kernels.rows import rows_at_once
+from divmf.models.scorer import Scorer
+from divmf.split import Split
+from divmf.threads import in_parts
+from divmf.topk import TopK
+
+WIDTH = 64  # candidates by value, and as many by value plus discount
+
+# the kinds of lists that are made side by side: those to be measured on validation may hold what is held out for
+# validation and for the test, those to be measured on the test no validation items, those for people neither
+KINDS = ("valid", "test", "all")
+FOR_VALID, FOR_TEST = 1, 2  # the bits of the kinds: 1 << the place in KINDS
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What users have met, all of it (known), and what of it was held out of training, with the lists it may stand in.
+
+    offsets, items, opens: as a CSR matrix
+    """
+
+    known: sparse.csr_array
+    offsets: Array
+    items: Array
+    opens: Array
+
+    @classmethod
+    def of(cls, split: Split) -> "Held":
+        """What is held out for validation may stand in lists for validation; what is for the test, in those too."""
+        parts = ((split.valid.matrix, FOR_VALID), (split.test.matrix, FOR_VALID | FOR_TEST))
+        users = np.concatenate([np.repeat(np.arange(split.n_users), np.diff(part.indptr)) for part, _ in parts])
+        items = np.concatenate([part.indices for part, _ in parts]).astype(np.int32)
+        opens = np.concatenate([np.full(part.nnz, opens, dtype=np.int64) for part, opens in parts])
+        order = np.argsort(users, kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(users, minlength=split.n_users))])
+        return cls(split.known, offsets, items[order], opens[order])
+
+    @classmethod
+    def nothing(cls, known: sparse.csr_array) -> "Held":
+        """All that users have met stays out of every list."""
+        none = np.zeros(0, dtype=np.int32)
+        return cls(known, np.zeros(known.shape[0] + 1, dtype=np.int64), none, none.astype(np.int64))
+
+
+class Finder:
+    """Finds candidates by the scores of a model.
+
+    weights   (n_users,) float32: how much the values of users count
+    """
+
+    def __init__(self, scorer: Scorer, held: Held, weights: Array, width: int = WIDTH) -> None:
+        self.scorer, self.held, self.weights = scorer, held, weights
+        self.width = min(width, scorer.n_items)
+        self.by_value = np.full((scorer.n_users, self.width), -2, dtype=np.int32)
+        self.shifts, self.grid = np.zeros(scorer.n_users, dtype=np.float32), np.zeros(0)
+
+    @property
+    def n_items(self) -> int:
+        """|I|, the whole catalogue."""
+        return self.scorer.n_items
+
+    def find(self, discount: Array, kept: Array) -> tuple[Columns, Array]:
+        """The candidates at these discounts, and what lies beyond them (see `answer_part`).
+
+        discount (n_items,); kept (kinds, n_users, k) int32: the present lists, −1 for none
+        """
+        held, n_users = self.held, self.scorer.n_users
+        wanted = Wanted(
+            self.weights, discount.astype(np.float32), self.shifts, self.grid, held.known.indptr, held.known.indices,
+            held.offsets, held.items, held.opens,
+        )  # fmt: skip
+        widest = 2 * self.width + kept.shape[0] * kept.shape[2] + np.diff(held.offsets)
+        starts = np.concatenate([[0], np.cumsum(widest)]).astype(np.int64)
+        columns = Columns(
+            starts[:-1], np.zeros(n_users, dtype=np.int64), np.empty(starts[-1], dtype=np.int32),
+            np.empty(starts[-1], dtype=np.float32), np.empty(starts[-1], dtype=np.uint8),
+        )  # fmt: skip
+        beyond = np.empty((n_users, 2))
+
+        def part(first: int, last: int) -> None:
+            at_once = rows_at_once(last - first, self.scorer.n_items)
+            for start, end in pairwise([*range(first, last, at_once), last]):
+                block = self.scorer.scores(np.arange(start, end))
+                find_rows(block, start, wanted, self.by_value, kept, beyond, columns)
+
+        in_parts(part, n_users, place=comm.place(n_users))
+        return columns, beyond
+
+
+def given(lists: TopK, weights: Array) -> tuple[Columns, Array]:
+    """The items of given lists as the only candidates there are."""
+    best_first = np.argsort(-lists.scores, axis=1, kind="stable")
+    items = np.take_along_axis(lists.items, best_first, axis=1)
+    values = np.take_along_axis(lists.scores, best_first, axis=1) * weights[:, None]
+    n_lists, width = items.shape
+    starts = np.arange(n_lists, dtype=np.int64) * width
+    columns = Columns(
+        starts, starts + (items >= 0).sum(axis=1), items.ravel(), values.ravel(), np.ones(items.size, dtype=np.uint8)
+    )
+    return columns, np.full((n_lists, 2), -np.inf)
