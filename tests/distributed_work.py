@@ -1,5 +1,7 @@
 """What several processes do in test_distributed.py: `torchrun distributed_work.py FOLDER [DATASET …]`; or one alone."""
 
+import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -171,6 +173,13 @@ def main() -> None:
             np.savez(Path(folder) / "steps.npz", **flat)  # type: ignore[arg-type]
         for dataset in datasets:
             curves(Path(folder), dataset)
+    (Path(folder) / f"threads-{os.environ['RANK']}.json").write_text(json.dumps(threads_of_torch()))
+
+
+def threads_of_torch() -> list[str]:
+    """The threads by which processes speak to each other, as Linux names them."""
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    return [name for name in names if "gloo" in name]
 
 
 if __name__ == "__main__":

@@ -80,6 +80,14 @@ def test_single_steps_are_those_of_one_process(
                     assert_allclose(there, expected, rtol=close, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the threads in /proc")
+@SEVERAL
+def test_no_thread_of_the_group_outlives_it(size: int, done: Callable[[int], Path]) -> None:
+    # one that did aborted the process while it ended: `terminate called without an active exception`, exit −6
+    for rank in range(size):
+        assert json.loads((done(size) / f"threads-{rank}.json").read_text()) == []
+
+
 def assert_same_curve(one: Run, other: Run, exact: bool = False) -> None:
     """Losses and metrics, the weights of every point that may be chosen, and its lists."""
     assert len(one.curve) == len(other.curve) > 3

@@ -62,11 +62,16 @@ def first() -> bool:
 
 @contextmanager
 def joined(patience: timedelta = PATIENCE) -> Iterator[None]:
-    """Meet the other processes that were started with this one, and part from them at the end."""
+    """Meet the other processes that were started with this one, and part from them at the end.
+
+    The threads of a process group end with its last reference. One that lived on would drop its last tensor while the
+    interpreter ends, ask for a lock that nobody holds any more, and abort the process.
+    """
     if launched() == 1:
         yield
         return
     import torch
+    import torch.distributed.nn.functional  # takes the group there is for a default: there must be none yet
     from torch import distributed
 
     with ended_by_signal():
