@@ -19,15 +19,17 @@ from scipy import sparse
 from divmf import comm
 from divmf.config import STRICT, TrainConfig
 from divmf.curve import Curve, Point
-from divmf.files import read_json, write_json
+from divmf.files import write_json
+from divmf.fingerprint import fingerprint
 from divmf.fitting import fit, refine
 from divmf.ids import Array
 from divmf.model import MF
 from divmf.runs import Run, versions
+from divmf.schema import MODEL, read_as
 from divmf.split import Split
 from divmf.stored import read_split, write_split
 from divmf.topk import TopK, recommend
-from divmf.weights import Rows, read_model, write_model
+from divmf.weights import Rows, Sizes, read_model, write_model
 
 log = logging.getLogger(__name__)
 Seen = Literal["train", "train+valid", "all"]
@@ -100,7 +102,8 @@ class Recommender:
         try:
             write_model(made / "model.safetensors", self.weights)
             write_split(self.split, made)
-            write_json(made / "model.json", {"k": self.k, "point": self.point.to_json(), "versions": versions()})
+            about = {"k": self.k, "point": self.point.to_json(), "fingerprint": fingerprint(self.split)}
+            write_json(made / "model.json", about | {"versions": versions()})
             if comm.first():
                 shutil.rmtree(folder, ignore_errors=True)
                 made.replace(folder)
@@ -200,8 +203,10 @@ def load(folder: str | Path) -> Recommender:
     """A saved model, or the picked point of a run folder; of several processes, each has its share of the users."""
     folder = Path(folder)
     if (folder / "model.json").exists():
-        about, split = read_json(folder / "model.json"), read_split(folder)
-        model = read_model(folder / "model.safetensors", Rows.of(split.n_users))
+        about = read_as(folder / "model.json", MODEL)
+        split = read_split(folder, about["fingerprint"])
+        rows = Rows.of(split.n_users)
+        model = read_model(folder / "model.safetensors", rows, Sizes(rows.whole, split.n_items))
         return Recommender(model, split, Point.from_json(about["point"]), about["k"])
     if (folder / "config.json").exists():
         run = Run.open(folder)
