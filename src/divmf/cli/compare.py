@@ -46,8 +46,10 @@ def compare(
     opened = Run.open(run)
     opened.curve.choose(ndcg_drop=0.0)  # a run without points has nothing to compare
     titles = {} if catalog is None else read_catalog(catalog)[1]
-    output.mkdir(parents=True, exist_ok=True)
     split, others = opened.split, [Run.open(other) for other in also or []]
+    for other in others:
+        opened.check_same_data(other)
+    output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     found: list[Any] = []
     base = None
