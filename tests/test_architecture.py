@@ -10,7 +10,7 @@ import divmf
 
 SOURCE = Path(divmf.__file__).parent
 LADDER = [
-    ["ids", "threads", "config", "clock", "times", "device"],
+    ["ids", "threads", "config", "clock", "times", "device", "masking"],
     ["tables", "comm", "order"],
     ["scans", "parts"],
     ["interactions", "model", "losses", "files"],

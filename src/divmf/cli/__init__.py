@@ -53,9 +53,10 @@ def main() -> None:
 def failed(message: str, code: int) -> int:
     """One line on stderr; of several processes, the first that fails says it."""
     from divmf import comm
+    from divmf.masking import masked
 
     if comm.speaks_for_all():
-        Out().stderr.print(f"divmf: {message}", markup=False, soft_wrap=True)
+        Out().stderr.print(f"divmf: {masked(message)}", markup=False, soft_wrap=True)
     return code
 
 

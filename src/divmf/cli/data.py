@@ -10,6 +10,7 @@ from divmf.cli import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split
 from divmf.cli.options import command
+from divmf.masking import masked
 
 data = typer.Typer(no_args_is_help=True, help="Known datasets, their download, statistics, and the split as files.")
 app.add_typer(data, name="data")
@@ -71,7 +72,7 @@ def describe(
     read = read.k_core(k_core) if k_core else read
     found = statistics(read)
     out.table(
-        data,
+        masked(data),
         ["users", "items", "interactions", "density (%)", "held by top 10% of items"],
         [
             [
@@ -88,7 +89,7 @@ def describe(
 
         save_chart(skew_chart(read), output)
         out.note(f"wrote {output}")
-    out.result({"data": data, "k_core": k_core, "merged": read.merged} | asdict(found))
+    out.result({"data": masked(data), "k_core": k_core, "merged": read.merged} | asdict(found))
 
 
 @command(data, "split")
