@@ -11,9 +11,11 @@ import divmf
 SOURCE = Path(divmf.__file__).parent
 LADDER = [
     ["ids", "threads", "config", "clock", "times", "device", "masking"],
-    ["tables", "comm", "order"],
-    ["scans", "parts"],
-    ["interactions", "model", "losses", "files"],
+    ["comm", "order"],
+    ["files"],
+    ["tables"],
+    ["scans", "parts", "outputs"],
+    ["interactions", "model", "losses"],
     ["kernels"],
     ["split", "select", "sampling", "schema"],
     ["fingerprint"],

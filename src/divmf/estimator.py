@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self
+from uuid import uuid4
 
 import numpy as np
 import polars as pl
@@ -19,11 +20,12 @@ from scipy import sparse
 from divmf import comm
 from divmf.config import STRICT, TrainConfig
 from divmf.curve import Curve, Point
-from divmf.files import write_json
+from divmf.files import put_folder, write_json
 from divmf.fingerprint import fingerprint
 from divmf.fitting import fit, refine
 from divmf.ids import Array
 from divmf.model import MF
+from divmf.outputs import OF_MODEL
 from divmf.runs import Run, versions
 from divmf.schema import MODEL, read_as
 from divmf.split import Split
@@ -93,9 +95,10 @@ class Recommender:
     def save(self, folder: str | Path) -> None:
         """Write the model, its ids and its users' interactions into a folder; nothing is pickled."""
         folder = Path(folder)
-        if folder.is_file() or (folder.exists() and not (folder / "model.json").exists() and any(folder.iterdir())):
-            raise ValueError(f"{folder} is there already and not a saved model; choose another folder")
-        made = folder.with_name(comm.shared(f".{folder.name}.{os.getpid()}.tmp"))
+        check_model_folder(folder)
+        made = folder.absolute().with_name(
+            comm.shared(f".{folder.absolute().name}.{os.getpid()}-{uuid4().hex[:8]}.tmp")
+        )
         if comm.first():
             made.mkdir(parents=True)
         comm.meet()
@@ -105,8 +108,7 @@ class Recommender:
             about = {"k": self.k, "point": self.point.to_json(), "fingerprint": fingerprint(self.split)}
             write_json(made / "model.json", about | {"versions": versions()})
             if comm.first():
-                shutil.rmtree(folder, ignore_errors=True)
-                made.replace(folder)
+                put_folder(made, folder)
         finally:
             if comm.first():
                 shutil.rmtree(made, ignore_errors=True)
@@ -189,6 +191,17 @@ class DivMF(TrainConfig):
     def save(self, folder: str | Path) -> None:
         """`at(ndcg_drop=0.05).save(…)`: the usual operating point. The whole curve lives in the run folder."""
         self.at(ndcg_drop=0.05).save(folder)
+
+
+def check_model_folder(folder: Path) -> None:
+    """Refuse to save a model where something else is."""
+    if not str(folder).strip("."):
+        raise ValueError(f"{str(folder)!r} is the folder you are in; name a folder for the model")
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if folder.is_file() or (there and "model.json" not in there):
+        raise ValueError(f"{folder} is there already and not a saved model; choose another folder")
+    if strangers := sorted(there - set(OF_MODEL)):
+        raise ValueError(f"{folder} also holds {strangers[0]}, which is not of a saved model; choose another folder")
 
 
 def seen_matrix(split: Split, seen: Seen) -> sparse.csr_array:

@@ -1,8 +1,10 @@
 """Small files of ours, and how any file of ours is written: whole or not at all. Never pickle."""
 
+import ctypes
 import glob
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,13 +50,37 @@ def to_disk(path: Path) -> None:
         os.close(handle)
 
 
+def put_folder(made: Path, folder: Path) -> None:
+    """Give a folder its name, in the place of one that may be there: at every moment there is the one or the other."""
+    remove_strays(folder)
+    if folder.exists() and not exchanged(made, folder):  # where the system cannot, there is none for a moment
+        old = made.with_name(f"{made.name}.old.tmp")
+        folder.rename(old)
+        made.rename(folder)
+        old.rename(made)
+    elif made.exists() and not folder.exists():
+        made.rename(folder)
+    to_disk(folder.absolute().parent)
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def exchanged(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders in one step, if the system can (Linux, on most of its file systems)."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
 def remove_strays(path: Path) -> None:
     """Remove what calls that were killed while they wrote this file have left beside it."""
     for stray in path.parent.glob(f".{glob.escape(path.name)}.*-*.tmp"):
         number = stray.name.removeprefix(f".{path.name}.").partition("-")[0]
         if number.isdecimal() and not alive(int(number)):
             with suppress(OSError):
-                stray.unlink()
+                shutil.rmtree(stray) if stray.is_dir() else stray.unlink()
 
 
 def alive(process: int) -> bool:

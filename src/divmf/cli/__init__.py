@@ -36,6 +36,11 @@ def main() -> None:
             train,
         )
 
+        if "" in sys.argv[1:]:
+            raise ValueError(
+                f"argument {sys.argv.index('', 1)} is empty, as of a variable that is not set; give a value,"
+                " or leave it out"
+            )
         code = app(standalone_mode=False)
     except typer.Abort:
         code = failed("stopped", 1)

@@ -67,7 +67,7 @@ def describe(
     from divmf.datasets import open_data, skew_chart
 
     if output:
-        check_output(output, PICTURES)
+        check_output(output, PICTURES, [data])
     read = open_data(data, user, item, time, query)
     read = read.k_core(k_core) if k_core else read
     found = statistics(read)
@@ -106,7 +106,11 @@ def split(
     hold_out: Columns.hold_out = None,
 ) -> None:
     """Write the split that `divmf train` makes with the same --k-core, --seed and --hold-out, with the original ids."""
+    from divmf.outputs import protect
+
     columns = Columns(user, item, time, query, held_out=held_share(hold_out))
+    for name in ("train", "valid", "test", "catalog"):
+        protect(output / f"{name}.parquet", [data], ("item_id",) if name == "catalog" else ("user_id", "item_id"))
     made = load_split(out, data, k_core, seed, columns)
     made.write(output)
     sizes = {name: len(getattr(made, name)) for name in ("train", "valid", "test")} | {"catalog": made.n_items}

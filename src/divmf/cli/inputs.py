@@ -1,6 +1,6 @@
 """How a command line names data: the same options and the same errors for every command."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,12 +128,19 @@ def held_share(text: str | None) -> float | None:
 PICTURES = (".html", ".png", ".svg", ".json")
 
 
-def check_output(path: Path, endings: tuple[str, ...]) -> None:
-    """Refuse, before any work is done, an output of a kind we do not write, or in a folder that is not there."""
+def check_output(
+    path: Path, endings: tuple[str, ...], inputs: Iterable[str | Path | None] = (), columns: Iterable[str] = ()
+) -> None:
+    """Refuse, before any work is done, an output of a kind we do not write, in a folder that is not there, or in the
+    place of what is not an earlier one; inputs and columns: see `divmf.outputs.protect`.
+    """
+    from divmf.outputs import protect
+
     if path.suffix not in endings:
         raise ValueError(f"{path}: unknown kind of file; use one of {', '.join(endings)}")
     if not path.parent.is_dir():
         raise ValueError(f"{path}: there is no folder {path.parent}; make it first")
+    protect(path, inputs, columns if path.suffix in (".csv", ".parquet") else ())
 
 
 def positive_share(text: str, flag: str) -> float:

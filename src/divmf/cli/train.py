@@ -159,7 +159,7 @@ def curve(
     opened = Run.open(run)
     made = opened.curve
     if output:
-        check_output(output, (".csv", ".parquet", *PICTURES))
+        check_output(output, (".csv", ".parquet", *PICTURES), [], ("phase", "epoch", "valid_ndcg"))
     if not len(made):
         raise ValueError(f"{run} has no finished epoch yet; run `divmf train` with the same settings")
     points = made.operating
