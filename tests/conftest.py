@@ -114,6 +114,31 @@ def divmf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     return call
 
 
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`divmf train synthetic:60x40x900`, of a few epochs; not to be changed."""
+    from divmf.config import TrainConfig
+    from divmf.datasets import open_data
+    from divmf.fitting import fit
+    from divmf.runs import Run
+
+    split, config = (
+        open_data("synthetic:60x40x900").leave_one_out(0),
+        TrainConfig(accuracy_epochs=4, diversity_epochs=6),
+    )
+    run = Run.start(tmp_path_factory.mktemp("finished") / "run", split, config, "synthetic:60x40x900")
+    for _ in fit(run, split, config):
+        pass
+    run.pick(ndcg_drop=0.05)
+    return run.folder
+
+
+@pytest.fixture
+def run_folder(finished_run: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run, to do anything with."""
+    return Path(shutil.copytree(finished_run, tmp_path / "run"))
+
+
 @pytest.fixture
 def look_at() -> Callable[[Path, int, str, int], None]:
     """Open a page in a real browser: it draws its charts, fits its width, fetches nothing and complains of nothing."""

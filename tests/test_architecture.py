@@ -10,13 +10,16 @@ import divmf
 
 SOURCE = Path(divmf.__file__).parent
 LADDER = [
-    ["ids", "threads", "config", "clock", "times", "device"],
-    ["tables", "comm", "order"],
-    ["scans", "parts"],
-    ["interactions", "model", "losses", "files"],
+    ["ids", "threads", "config", "clock", "times", "device", "masking"],
+    ["comm", "order"],
+    ["files"],
+    ["tables"],
+    ["scans", "parts", "outputs"],
+    ["interactions", "model", "losses"],
     ["kernels"],
-    ["split", "select", "sampling", "models"],
-    ["stored", "weights", "unmask", "topk", "bootstrap", "describe", "marketplace", "fingerprint", "stakes"],
+    ["split", "select", "sampling", "schema", "models"],
+    ["fingerprint"],
+    ["stored", "weights", "unmask", "topk", "bootstrap", "describe", "marketplace", "stakes"],
     ["softmax", "diversity", "steps", "prices", "market", "metrics", "datasets"],
     ["training"],
     ["plan"],

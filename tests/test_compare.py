@@ -99,3 +99,26 @@ def test_the_command_writes_tables_and_pictures(
         "matched.parquet", "matched.csv", "curves.parquet", "curves.html", "curves.png", "curves.svg",
         "report.html",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("other", ["synthetic:90x50x1500", "synthetic:60x40x900:5"])
+def test_a_run_of_other_data_is_refused_and_left_as_it_was(
+    other: str, run_folder: Path, tmp_path: Path, divmf: Any
+) -> None:
+    # a segmentation fault with a larger one; with one of the same size ten wrong points were written into it
+    short = ["--accuracy-epochs", 4, "--diversity-epochs", 6, "-q"]
+    assert divmf("train", other, "-o", tmp_path / "other", *short).code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "other").rglob("*") if path.is_file()}
+    done = divmf("compare", run_folder, "-o", tmp_path / "c", "--methods", "bayes_rule", "--also", tmp_path / "other")
+    assert done.code == 2
+    assert f"other is a run of other data ({other}) than" in done.err
+    assert {path: path.read_bytes() for path in (tmp_path / "other").rglob("*") if path.is_file()} == before
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_run_of_lists_of_another_length_is_refused(run_folder: Path, tmp_path: Path) -> None:
+    one = Run.open(run_folder)
+    config = TrainConfig(accuracy_epochs=1, diversity_epochs=1, k=3)
+    other = Run.start(tmp_path / "other", one.split, config)
+    with pytest.raises(ValueError, match=r"other is a run of k=3, .* of k=5; compare lists of one length"):
+        next(rivals(one, also=[other]))

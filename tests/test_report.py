@@ -470,3 +470,27 @@ def test_a_page_may_be_words_and_tables_only(tmp_path):
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 390)])
 def test_a_browser_draws_the_charts_and_the_page_fits_its_width(page, look_at, scheme, width):
     look_at(page, 4, scheme, width)
+
+
+HOSTILE = "</script><script>alert(1)</script>"
+
+
+def test_a_script_in_a_label_does_not_run_in_a_chart(curve, tmp_path):
+    charts.save_chart(charts.curve_chart({HOSTILE: curve}), tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text()
+    assert HOSTILE not in page
+    assert page.count("alert(1)") == page.count(r"\u003cscript\u003ealert(1)\u003c/script\u003e") > 0
+
+
+@pytest.mark.parametrize("place", ["valid", "epoch", "knob"])
+def test_a_script_in_the_log_of_a_run_does_not_reach_its_chart(place, run_folder, divmf):
+    # epochs.jsonl may be anybody's: what stood there stood in c.html, and ran
+    log = run_folder / "epochs.jsonl"
+    *lines, last = log.read_text().splitlines()
+    row = json.loads(last)
+    row[place] = {**row[place], "gini": HOSTILE} if place == "valid" else HOSTILE
+    log.write_text("\n".join([*lines, json.dumps(row)]) + "\n")
+    done = divmf("curve", run_folder, "-o", run_folder.parent / "c.html")
+    assert done.code == 2
+    assert "epochs.jsonl is damaged (line" in done.err
+    assert not (run_folder.parent / "c.html").exists()

@@ -60,7 +60,7 @@ class Point:
     def from_json(cls, row: Mapping[str, Any]) -> Self:
         """From what `to_json` gave; other keys are passed over."""
         found = {name: row[name] for name in cls.__dataclass_fields__ if name in row}
-        return cls(**found | ({"knob": float(row["knob"])} if "knob" in row else {}))
+        return cls(**found | {name: float(row[name]) for name in ("knob", "loss", "seconds", "gap") if name in row})
 
     def of(self, part: str, metric: str) -> float:
         """One number; what was not measured is an error that says what was."""

@@ -20,8 +20,10 @@ import polars as pl
 from divmf.describe import Description, describe, skew_chart
 from divmf.interactions import Interactions
 from divmf.marketplace import marketplace, synthetic
+from divmf.masking import HIDDEN, masked
 from divmf.tables import (
     epinions_ratings,
+    first_line,
     gowalla_checkins,
     movielens_dat,
     movielens_tab,
@@ -337,5 +339,8 @@ def read_database(uri: str, query: str | None) -> pl.DataFrame:
     try:
         return pl.read_database_uri(query, uri, engine="connectorx")
     except Exception as error:  # connectorx raises what each driver raises
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].replace(uri, shown)
-        raise ValueError(f"{shown}: the query failed: {reason}; check the address and the query") from error
+        reason = masked(first_line(error).replace(uri, shown))
+        for secret in {address.password or "", unquote(address.password or "")} - {""}:
+            reason = reason.replace(secret, HIDDEN)
+        # the driver's own words may hold the password, so they are not kept
+        raise ValueError(f"{shown}: the query failed: {reason}; check the address and the query") from None

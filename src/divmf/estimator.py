@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self
+from uuid import uuid4
 
 import numpy as np
 import polars as pl
@@ -19,15 +20,18 @@ from scipy import sparse
 from divmf import comm
 from divmf.config import STRICT, TrainConfig
 from divmf.curve import Curve, Point
-from divmf.files import read_json, write_json
+from divmf.files import put_folder, write_json
+from divmf.fingerprint import fingerprint
 from divmf.fitting import fit, refine
 from divmf.ids import Array
 from divmf.model import MF
+from divmf.outputs import OF_MODEL
 from divmf.runs import Run, versions
+from divmf.schema import MODEL, read_as
 from divmf.split import Split
 from divmf.stored import read_split, write_split
 from divmf.topk import TopK, recommend
-from divmf.weights import Rows, read_model, write_model
+from divmf.weights import Rows, Sizes, read_model, write_model
 
 log = logging.getLogger(__name__)
 Seen = Literal["train", "train+valid", "all"]
@@ -91,19 +95,20 @@ class Recommender:
     def save(self, folder: str | Path) -> None:
         """Write the model, its ids and its users' interactions into a folder; nothing is pickled."""
         folder = Path(folder)
-        if folder.is_file() or (folder.exists() and not (folder / "model.json").exists() and any(folder.iterdir())):
-            raise ValueError(f"{folder} is there already and not a saved model; choose another folder")
-        made = folder.with_name(comm.shared(f".{folder.name}.{os.getpid()}.tmp"))
+        check_model_folder(folder)
+        made = folder.absolute().with_name(
+            comm.shared(f".{folder.absolute().name}.{os.getpid()}-{uuid4().hex[:8]}.tmp")
+        )
         if comm.first():
             made.mkdir(parents=True)
         comm.meet()
         try:
             write_model(made / "model.safetensors", self.weights)
             write_split(self.split, made)
-            write_json(made / "model.json", {"k": self.k, "point": self.point.to_json(), "versions": versions()})
+            about = {"k": self.k, "point": self.point.to_json(), "fingerprint": fingerprint(self.split)}
+            write_json(made / "model.json", about | {"versions": versions()})
             if comm.first():
-                shutil.rmtree(folder, ignore_errors=True)
-                made.replace(folder)
+                put_folder(made, folder)
         finally:
             if comm.first():
                 shutil.rmtree(made, ignore_errors=True)
@@ -188,6 +193,17 @@ class DivMF(TrainConfig):
         self.at(ndcg_drop=0.05).save(folder)
 
 
+def check_model_folder(folder: Path) -> None:
+    """Refuse to save a model where something else is."""
+    if not str(folder).strip("."):
+        raise ValueError(f"{str(folder)!r} is the folder you are in; name a folder for the model")
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if folder.is_file() or (there and "model.json" not in there):
+        raise ValueError(f"{folder} is there already and not a saved model; choose another folder")
+    if strangers := sorted(there - set(OF_MODEL)):
+        raise ValueError(f"{folder} also holds {strangers[0]}, which is not of a saved model; choose another folder")
+
+
 def seen_matrix(split: Split, seen: Seen) -> sparse.csr_array:
     """The interactions that stay out of a list."""
     matrices = {"train": lambda: split.train.matrix, "train+valid": lambda: split.seen, "all": lambda: split.known}
@@ -200,8 +216,10 @@ def load(folder: str | Path) -> Recommender:
     """A saved model, or the picked point of a run folder; of several processes, each has its share of the users."""
     folder = Path(folder)
     if (folder / "model.json").exists():
-        about, split = read_json(folder / "model.json"), read_split(folder)
-        model = read_model(folder / "model.safetensors", Rows.of(split.n_users))
+        about = read_as(folder / "model.json", MODEL)
+        split = read_split(folder, about["fingerprint"])
+        rows = Rows.of(split.n_users)
+        model = read_model(folder / "model.safetensors", rows, Sizes(rows.whole, split.n_items))
         return Recommender(model, split, Point.from_json(about["point"]), about["k"])
     if (folder / "config.json").exists():
         run = Run.open(folder)

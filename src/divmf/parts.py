@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from divmf import comm
+from divmf.files import naming_output, to_disk
 
 OURS = re.compile(r"\.?part-\d{5}-of-\d{5}\.parquet(\.tmp)?")
 
@@ -34,7 +35,9 @@ def write_part(table: pl.DataFrame, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
     comm.everyones(None)  # the folder is there
     names = [f"part-{rank:05d}-of-{comm.size():05d}.parquet" for rank in range(comm.size())]
-    table.write_parquet(folder / f".{names[comm.rank()]}.tmp")
+    with naming_output(folder / names[comm.rank()]):
+        table.write_parquet(part := folder / f".{names[comm.rank()]}.tmp")
+        to_disk(part)
     comm.everyones(None)  # all parts are there
     if comm.first():
         for name in names:

@@ -23,18 +23,20 @@ from typing import Any, Self
 
 import torch
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 from torch import Tensor
 
 from divmf import comm
 from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, Curve, Point
-from divmf.files import damaged, read_json, write_json, write_text
+from divmf.files import append_line, damaged, write_json, write_text
 from divmf.fingerprint import fingerprint
 from divmf.model import MF
 from divmf.prices import Standing
+from divmf.schema import CONFIG, POINT, TUNED, read_as, read_lines_as, whole_lines
 from divmf.split import Split
 from divmf.stored import read_split, write_split
-from divmf.weights import Rows, metadata_of, read_model, read_tensors, write_model, write_tensors
+from divmf.weights import Rows, Sizes, metadata_of, model_of, read_model, read_tensors, write_model, write_tensors
 
 # a run may be taken up again with other values of these: they say how far it goes and where, not what it is
 EXTENDABLE = ("diversity_epochs", "device")
@@ -115,22 +117,49 @@ class Run:
     @property
     def config(self) -> TrainConfig:
         """The settings the run was made with."""
-        kept = BEFORE_CHOICES | read_json(self.config_file)["settings"]
-        return TrainConfig(**{name: value for name, value in kept.items() if name not in GONE})
+        kept = BEFORE_CHOICES | read_as(self.config_file, CONFIG)["settings"]
+        try:
+            return TrainConfig(**{name: value for name, value in kept.items() if name not in GONE})
+        except ValidationError as error:
+            problem = error.errors()[0]
+            name = ".".join(map(str, problem["loc"])) or "settings"
+            raise damaged(self.config_file, f"{name}: {problem['msg'].removeprefix('Value error, ')}") from error
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What the run says of its data: source, fingerprint, users, items."""
+        facts: Mapping[str, Any] = read_as(self.config_file, CONFIG)["data"]
+        return facts
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many users and items there are, which all tables of the run must fit."""
+        return Sizes(self.data["users"], self.data["items"])
 
     @property
     def split(self) -> Split:
         """The data the run was made with; of several processes, each has its share."""
-        return read_split(self.folder)
+        split = read_split(self.folder, self.data["fingerprint"])
+        if (comm.place(split.n_users).whole, split.n_items) != self.sizes:
+            raise damaged(self.config_file, f"it says {self.sizes.users:,} users and {self.sizes.items:,} items")
+        return split
+
+    def check_same_data(self, other: "Run") -> None:
+        """Refuse to set another run beside this one if it is of other data, or of lists of another length."""
+        if other.data["fingerprint"] != self.data["fingerprint"]:
+            raise ValueError(
+                f"{other.folder} is a run of other data ({other.data['source'] or 'unnamed'}) than {self.folder}"
+                f" ({self.data['source'] or 'unnamed'}); only runs of the same data and split can be compared"
+            )
+        if (there := other.config.k) != (here := self.config.k):
+            raise ValueError(
+                f"{other.folder} is a run of k={there}, {self.folder} of k={here}; compare lists of one length"
+            )
 
     @property
     def curve(self) -> Curve:
         """The points recorded so far; a line cut off by a crash is passed over."""
-        lines = self.log_file.read_text().splitlines(keepends=True) if self.log_file.exists() else []
-        try:
-            return Curve(tuple(Point.from_json(json.loads(line)) for line in lines if line.endswith("\n")))
-        except (json.JSONDecodeError, TypeError) as error:
-            raise damaged(self.log_file, error) from error
+        return Curve(tuple(Point.from_json(row) for row in read_lines_as(self.log_file, POINT)))
 
     def weights_file(self, point: Point) -> Path:
         """Where the weights of a point are; 000 is the model before diversifying."""
@@ -139,14 +168,15 @@ class Run:
     def model(self, point: Point, rows: Rows | None = None) -> MF:
         """The model of a point of the curve that one may choose; rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None:
-            return read_model(self.weights_file(point), rows)
-        base, at = read_model(self.folder / "points" / "000.safetensors", rows), self.standing(point, rows)
+            return read_model(self.weights_file(point), rows, self.sizes)
+        base = read_model(self.folder / "points" / "000.safetensors", rows, self.sizes)
+        at = self.standing(point, rows)
         return replace(base.weighted(torch.from_numpy(at.scale)), price=torch.from_numpy(at.price))
 
     def standing(self, point: Point, rows: Rows | None = None) -> Standing:
         """The prices of a point, and how much the scores of users count against them; rows: of some users alone."""
-        kept = read_tensors(self.weights_file(point), rows)
-        if "users.scale" not in kept:
+        kept = read_tensors(self.weights_file(point), rows, self.sizes)
+        if "users.scale" not in kept or "price" not in kept:
             raise ValueError(f"{self.folder} was made by an earlier version, whose prices were others; train it again")
         return Standing(kept["price"].numpy(), kept["users.scale"][:, 0].numpy())
 
@@ -158,8 +188,7 @@ class Run:
     def append(self, point: Point) -> None:
         """A line in the log."""
         if comm.first():
-            with self.log_file.open("a") as file:
-                file.write(json.dumps(point.to_json()) + "\n")
+            append_line(self.log_file, json.dumps(point.to_json()))
         comm.meet()
 
     @property
@@ -170,7 +199,7 @@ class Run:
     @property
     def tuned(self) -> dict[str, Any]:
         """The settings chosen on validation, and what was tried; empty if nothing was."""
-        return dict(read_json(self.tuned_file)) if self.tuned_file.exists() else {}
+        return dict(read_as(self.tuned_file, TUNED)) if self.tuned_file.exists() else {}
 
     def record(self, curve: Curve, model: MF, optimisers: Mapping[str, Any]) -> None:
         """Keep the last point of the curve: its weights if it may be chosen, its line, then the state."""
@@ -194,14 +223,22 @@ class Run:
             return {}
         try:
             epochs = int(metadata_of(self.state_file)["epochs"])
-        except KeyError as error:
-            raise damaged(self.state_file, error) from error
-        lines = self.log_file.read_text().splitlines(keepends=True)
+        except (KeyError, ValueError) as error:
+            raise damaged(self.state_file, f"epochs: {error}") from error
+        lines = whole_lines(self.log_file)
+        if len(lines) < epochs:
+            raise damaged(
+                self.log_file, f"it has {len(lines)} epochs, {self.state_file.name} was written after {epochs}"
+            )
         kept = lines[:epochs] + [line for line in lines[epochs:] if is_price(line)]
         comm.meet()  # everybody has read it
         if len(lines) > len(kept):
             write_text(self.log_file, "".join(kept))
-        return read_tensors(self.state_file, rows)
+        state = read_tensors(self.state_file, rows, self.sizes)
+        if (width := model_of(state, self.state_file).dim) != self.config.dim:
+            raise damaged(self.state_file, f"vectors of {width}, the run has dim={self.config.dim}")
+        check_moments(state, self.state_file)
+        return state
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -243,7 +280,15 @@ class Run:
             raise ValueError(
                 f"{self.folder}: no operating point was picked yet; run `divmf pick {self.folder} --ndcg-drop 5%`"
             )
-        return Point.from_json(read_json(path))
+        return Point.from_json(read_as(path, POINT))
+
+
+def check_moments(state: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse moments of Adam that do not fit the tables that they are of."""
+    for name, tensor in state.items():
+        table = state.get(name.split(".")[1]) if name.count(".") == 2 else None
+        if table is not None and tensor.ndim and tensor.shape != table.shape:
+            raise damaged(path, f"{name} has shape {tuple(tensor.shape)}, its table {tuple(table.shape)}")
 
 
 def is_price(line: str) -> bool:
@@ -256,11 +301,8 @@ def is_price(line: str) -> bool:
 
 def check_same(run: Run, asked: Mapping[str, Any]) -> None:
     """An existing run is taken up again only with the same data and settings."""
-    there = read_json(run.config_file)
-    try:
-        data, settings = there["data"], BEFORE_CHOICES | there["settings"]
-    except (KeyError, TypeError) as error:
-        raise damaged(run.config_file, error) from error
+    there = read_as(run.config_file, CONFIG)
+    data, settings = there["data"], BEFORE_CHOICES | there["settings"]
     if data["fingerprint"] != asked["data"]["fingerprint"]:
         raise ValueError(
             f"{run.folder} is a run of other data ({data['source'] or 'unnamed'}, {data['users']:,} users ×"

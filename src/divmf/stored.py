@@ -9,6 +9,7 @@ import polars as pl
 
 from divmf import comm
 from divmf.files import damaged, replacing
+from divmf.fingerprint import fingerprint
 from divmf.ids import Array
 from divmf.interactions import Interactions, Share
 from divmf.split import PARTS, Split
@@ -59,19 +60,60 @@ def together(tables: Sequence[pl.LazyFrame], folder: Path) -> list[pl.LazyFrame]
     ]
 
 
-def read_split(folder: Path) -> Split:
-    """What `write_split` wrote; of several processes, each reads its share."""
-    ids = read_part(folder / "ids.parquet")
-    users, items = ids["user_id"].drop_nulls(), ids["item_id"].drop_nulls()
+COLUMNS = {"user": pl.Int32, "item": pl.Int32, "time": pl.Int64, "part": pl.Int8, "timed": pl.Boolean}
+
+
+def read_split(folder: Path, expected: str) -> Split:
+    """What `write_split` wrote; of several processes, each reads its share. expected: its fingerprint."""
+    users, items = read_ids(folder / "ids.parquet")
     first, last = range_of(len(users), comm.rank(), comm.size())
     own = pl.col("user").is_between(first, last, closed="left")
-    rows = read_part(folder / "interactions.parquet", None if comm.size() == 1 else own)
+    path = folder / "interactions.parquet"
+    rows = read_part(path, None if comm.size() == 1 else own)
+    check_rows(path, rows, len(users), len(items))
+    split = split_of(rows, users[first:last], items, first)
+    if (found := fingerprint(split)) != expected:
+        raise damaged(path, f"its data has the fingerprint {found}, the folder is of {expected}")
+    return split
+
+
+def read_ids(path: Path) -> tuple[pl.Series, pl.Series]:
+    """The id tables of users and items; their order is part of the fingerprint."""
+    ids = read_part(path)
+    if missing := {"user_id", "item_id"} - set(ids.columns):
+        raise damaged(path, f"it has no column {min(missing)}")
+    users, items = ids["user_id"].drop_nulls(), ids["item_id"].drop_nulls()
+    for table in (users, items):
+        if table.dtype not in (pl.Int64, pl.String) or table.is_empty():
+            raise damaged(path, f"{table.name} holds {len(table):,} {table.dtype}")
+        if table.dtype == pl.String and (table == "").any():
+            raise damaged(path, f"{table.name} holds an empty id")
+    return users, items
+
+
+def check_rows(path: Path, rows: pl.DataFrame, n_users: int, n_items: int) -> None:
+    """Refuse interactions that are not pairs of known users and items."""
+    if dict(rows.schema) != COLUMNS:
+        raise damaged(path, f"its columns are {', '.join(f'{name} {kind}' for name, kind in rows.schema.items())}")
+    known = (
+        pl.col("user").is_between(0, n_users, closed="left")
+        & pl.col("item").is_between(0, n_items, closed="left")
+        & pl.col("part").is_between(0, len(PARTS), closed="left")
+    )
+    if wrong := len(rows) - rows.select(known.sum()).item():
+        raise damaged(path, f"{wrong:,} rows are of users, items or parts that there are not")
+    if rows.null_count().sum_horizontal().item():
+        raise damaged(path, "it has empty places")
+
+
+def split_of(rows: pl.DataFrame, users: pl.Series, items: pl.Series, first: int) -> Split:
+    """The parts of a table of numbered rows; first: the number of the first of these users."""
     parts = []
     for number in range(len(PARTS)):
         part = rows.filter(pl.col("part") == number)
         columns = [part[name].to_numpy().copy() for name in ("user", "item", "time")]
         times = columns[2] if rows["timed"].any() else None
-        parts.append(Interactions(columns[0] - np.int32(first), columns[1], times, users[first:last], items))
+        parts.append(Interactions(columns[0] - np.int32(first), columns[1], times, users, items))
     return Split(*parts) if comm.size() == 1 else Split(*(with_share(part) for part in parts))
 
 
@@ -87,4 +129,8 @@ def read_part(path: Path, only: pl.Expr | None = None) -> pl.DataFrame:
         whole = pl.scan_parquet(path, glob=False)
         return (whole if only is None else whole.filter(only)).collect()
     except (OSError, pl.exceptions.PolarsError) as error:
+        raise damaged(path, error) from error
+    except BaseException as error:  # a panic inside polars is no Exception
+        if type(error).__name__ != "PanicException":
+            raise
         raise damaged(path, error) from error

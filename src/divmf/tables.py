@@ -11,6 +11,7 @@ from typing import Any, Literal, overload
 
 import polars as pl
 
+from divmf.files import replacing
 from divmf.ids import as_ids
 
 log = logging.getLogger(__name__)
@@ -259,14 +260,10 @@ def check_writable(path: Path) -> None:
 def write_table(table: pl.DataFrame, path: Path) -> None:
     """Write a frame as CSV, TSV, parquet or JSON lines, by the ending of the name; whole or not at all."""
     kind, _ = file_kind(path)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
+    with replacing(path) as temporary:
         if kind == "parquet":
             table.write_parquet(temporary)
         elif kind == "json":
             table.write_ndjson(temporary)
         else:
             table.write_csv(temporary, separator="\t" if kind == "tsv" else ",")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

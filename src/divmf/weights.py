@@ -83,8 +83,25 @@ def write_at(file: IO[bytes], place: int, tensor: Tensor) -> None:
     file.write(np.atleast_1d(tensor.numpy()).data)
 
 
-def read_tensors(path: Path, rows: Rows | None = None) -> dict[str, Tensor]:
-    """Read what `write_tensors` wrote; of tables of users, these rows alone."""
+class Sizes(NamedTuple):
+    """What the tables of a file must fit: the data of the run or model that they belong to."""
+
+    users: int
+    items: int
+
+    def check(self, name: str, shape: tuple[int, ...]) -> None:
+        """Refuse a table that has not a row for each user or item. Kernels take that for granted: they do not look."""
+        parts = name.split(".")
+        of_users, of_items = "users" in parts, not {"items", "bias", "price"}.isdisjoint(parts)
+        if not shape or not (of_users or of_items):  # Adam's count of steps
+            return
+        whose, n_rows = ("users", self.users) if of_users else ("items", self.items)
+        if shape[0] != n_rows or len(shape) > 2 or (of_users and len(shape) != 2) or 0 in shape:
+            raise ValueError(f"{name} has shape {shape}, the data {n_rows:,} {whose}")
+
+
+def read_tensors(path: Path, rows: Rows | None = None, sizes: Sizes | None = None) -> dict[str, Tensor]:
+    """Read what `write_tensors` wrote, if it is numbers and fits the data; of tables of users, these rows alone."""
     if not path.exists():
         raise ValueError(f"{path} is missing: the weights of this point were not kept; train again")
     found: dict[str, Tensor] = {}
@@ -93,15 +110,26 @@ def read_tensors(path: Path, rows: Rows | None = None) -> dict[str, Tensor]:
             for name in file.keys():  # noqa: SIM118 (it is not a mapping)
                 part = file.get_slice(name)
                 shape = part.get_shape()
+                if sizes is not None:
+                    sizes.check(name, tuple(shape))
                 if rows is None or not is_users(name, tuple(shape)):
                     found[name] = file.get_tensor(name)
                 elif shape[0] != rows.whole:
                     raise ValueError(f"it has {shape[0]:,} users, the data {rows.whole:,}")
                 else:
                     found[name] = part[rows.first : rows.last]
-    except (SafetensorError, ValueError) as error:
+                check_numbers(name, found[name])
+    except (SafetensorError, ValueError, OSError) as error:
         raise damaged(path, error) from error
     return found
+
+
+def check_numbers(name: str, tensor: Tensor) -> None:
+    """Refuse types that are not written here, and what is not finite: a list of NaN scores would be empty."""
+    if tensor.dtype not in TYPES:
+        raise ValueError(f"{name} holds {str(tensor.dtype).removeprefix('torch.')}")
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        raise ValueError(f"{name} holds NaN or infinite numbers")
 
 
 def metadata_of(path: Path) -> dict[str, str]:
@@ -109,7 +137,7 @@ def metadata_of(path: Path) -> dict[str, str]:
     try:
         with safe_open(path, framework="pt") as file:
             return dict(file.metadata())
-    except (SafetensorError, TypeError) as error:
+    except (SafetensorError, TypeError, OSError) as error:
         raise damaged(path, error) from error
 
 
@@ -118,7 +146,22 @@ def write_model(path: Path, model: MF) -> None:
     write_tensors(path, model.tensors())
 
 
-def read_model(path: Path, rows: Rows | None = None) -> MF:
-    """Read the parameters of a model, or of it the vectors of these users."""
-    tensors = read_tensors(path, rows)
-    return MF(tensors["users"], tensors["items"], tensors["bias"], tensors.get("price"))
+def read_model(path: Path, rows: Rows | None = None, sizes: Sizes | None = None) -> MF:
+    """Read the parameters of a model, or of it the vectors of these users; sizes: those of its data."""
+    return model_of(read_tensors(path, rows, sizes), path)
+
+
+def model_of(tensors: Mapping[str, Tensor], path: Path) -> MF:
+    """The model that was read from a file, if its tables fit each other."""
+    if missing := [name for name in ("users", "items", "bias") if name not in tensors]:
+        raise damaged(path, f"it has no {missing[0]}")
+    model = MF(tensors["users"], tensors["items"], tensors["bias"], tensors.get("price"))
+    if model.users.ndim != 2 or model.items.ndim != 2 or model.users.shape[1] != model.items.shape[1]:
+        raise damaged(path, f"vectors of shapes {tuple(model.users.shape)} and {tuple(model.items.shape)}")
+    for name, table in (("bias", model.bias), ("price", model.price)):
+        if table is not None and table.shape != (model.n_items,):
+            raise damaged(path, f"{name} has shape {tuple(table.shape)}, the model {model.n_items:,} items")
+    types = {tensor.dtype for tensor in (model.users, model.items, model.bias)}
+    if len(types) > 1 or not model.users.is_floating_point():
+        raise damaged(path, f"vectors of {' and '.join(sorted(str(each).removeprefix('torch.') for each in types))}")
+    return model

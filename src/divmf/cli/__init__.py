@@ -36,6 +36,11 @@ def main() -> None:
             train,
         )
 
+        if "" in sys.argv[1:]:
+            raise ValueError(
+                f"argument {sys.argv.index('', 1)} is empty, as of a variable that is not set; give a value,"
+                " or leave it out"
+            )
         code = app(standalone_mode=False)
     except typer.Abort:
         code = failed("stopped", 1)
@@ -53,9 +58,10 @@ def main() -> None:
 def failed(message: str, code: int) -> int:
     """One line on stderr; of several processes, the first that fails says it."""
     from divmf import comm
+    from divmf.masking import masked
 
     if comm.speaks_for_all():
-        Out().stderr.print(f"divmf: {message}", markup=False, soft_wrap=True)
+        Out().stderr.print(f"divmf: {masked(message)}", markup=False, soft_wrap=True)
     return code
 
 

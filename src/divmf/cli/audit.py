@@ -49,11 +49,15 @@ def audit(
 
     Example: divmf audit lists.csv --catalog items.csv -k 10 --test later.csv -o report.html
     """
+    from divmf.outputs import protect
     from divmf.report.examples import spread_users
     from divmf.report.findings import Findings
     from divmf.tables import read_catalog
 
-    check_output(output, (".html",))
+    check_output(output, (".html",), [lists, catalog, train, test])
+    for name, known in (("exposure", ("item_id", "lists", "share", "tenth")), ("rerankers", ("method", "picked"))):
+        for ending in ("csv", "parquet"):
+            protect(output.with_suffix("") / f"{name}.{ending}", [lists, catalog, train, test], known)
     replaced = positive_share(replace, "--replace")
     item_ids, titles = read_catalog(catalog)
     with out.progress(f"reading {lists}", None):

@@ -37,6 +37,7 @@ def compare(
     Knobs are chosen on validation; what is printed is the test. DIR/report.html says what to choose and why.
     """
     from divmf.experiments.compare import matched, rivals
+    from divmf.outputs import protect
     from divmf.rerank import METHODS, find_method
     from divmf.runs import Run
     from divmf.tables import read_catalog
@@ -46,8 +47,13 @@ def compare(
     opened = Run.open(run)
     opened.curve.choose(ndcg_drop=0.0)  # a run without points has nothing to compare
     titles = {} if catalog is None else read_catalog(catalog)[1]
-    output.mkdir(parents=True, exist_ok=True)
+    tables = {"matched.csv": ("method", "loss"), "matched.parquet": ("method", "loss"), "curves.parquet": ("method",)}
+    for name in ("report.html", "curves.html", *tables):
+        protect(output / name, [catalog], tables.get(name, ()))
     split, others = opened.split, [Run.open(other) for other in also or []]
+    for other in others:
+        opened.check_same_data(other)
+    output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     found: list[Any] = []
     base = None

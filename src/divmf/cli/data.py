@@ -10,6 +10,7 @@ from divmf.cli import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split
 from divmf.cli.options import command
+from divmf.masking import masked
 
 data = typer.Typer(no_args_is_help=True, help="Known datasets, their download, statistics, and the split as files.")
 app.add_typer(data, name="data")
@@ -66,12 +67,12 @@ def describe(
     from divmf.datasets import open_data, skew_chart
 
     if output:
-        check_output(output, PICTURES)
+        check_output(output, PICTURES, [data])
     read = open_data(data, user, item, time, query)
     read = read.k_core(k_core) if k_core else read
     found = statistics(read)
     out.table(
-        data,
+        masked(data),
         ["users", "items", "interactions", "density (%)", "held by top 10% of items"],
         [
             [
@@ -88,7 +89,7 @@ def describe(
 
         save_chart(skew_chart(read), output)
         out.note(f"wrote {output}")
-    out.result({"data": data, "k_core": k_core, "merged": read.merged} | asdict(found))
+    out.result({"data": masked(data), "k_core": k_core, "merged": read.merged} | asdict(found))
 
 
 @command(data, "split")
@@ -105,7 +106,11 @@ def split(
     hold_out: Columns.hold_out = None,
 ) -> None:
     """Write the split that `divmf train` makes with the same --k-core, --seed and --hold-out, with the original ids."""
+    from divmf.outputs import protect
+
     columns = Columns(user, item, time, query, held_out=held_share(hold_out))
+    for name in ("train", "valid", "test", "catalog"):
+        protect(output / f"{name}.parquet", [data], ("item_id",) if name == "catalog" else ("user_id", "item_id"))
     made = load_split(out, data, k_core, seed, columns)
     made.write(output)
     sizes = {name: len(getattr(made, name)) for name in ("train", "valid", "test")} | {"catalog": made.n_items}

@@ -31,8 +31,10 @@ def demo(
     from divmf.config import TrainConfig
     from divmf.datasets import marketplace
     from divmf.estimator import Recommender
+    from divmf.outputs import protect
     from divmf.report.page import run_report
 
+    protect(output / "report.html")
     data = marketplace(USERS, ITEMS, INTERACTIONS, seed)
     split, config = data.leave_one_out(seed), TrainConfig(seed=seed)
     out.note(f"a marketplace of {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")

@@ -1,6 +1,6 @@
 """How a command line names data: the same options and the same errors for every command."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ import typer
 
 from divmf.cli.console import Out
 from divmf.clock import Clock
+from divmf.masking import masked
 
 
 @dataclass(frozen=True)
@@ -53,21 +54,21 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, cl
     if columns.split_name is not None:
         with clock.phase("reading"):
             split = Split.read(data, columns.split_name, seed)
-        out.note(f"{data}: {split!r}, as its column {columns.split_name!r} says")
+        out.note(f"{masked(data)}: {split!r}, as its column {columns.split_name!r} says")
         return split.of_process(comm.rank(), comm.size()) if comm.size() > 1 else split
     with clock.phase("reading"):
         read = open_share(data, columns.user_name, columns.item_name, columns.time_name, columns.query_text)
     if merged := read.total(np.array(read.merged)):
-        out.note(f"{data}: {merged:,} repeated pairs merged")
+        out.note(f"{masked(data)}: {merged:,} repeated pairs merged")
     with clock.phase("splitting"):
         read = read.k_core(k_core) if k_core else read
         share = columns.held_out
         split = read.leave_one_out(seed) if share is None else read.hold_out(seed, valid=share / 2, test=share)
     users, pairs = (read.n_users, len(read)) if read.share is None else (read.share.all_users, read.share.all_pairs)
-    out.note(f"{data}: {users:,} users, {read.n_items:,} items, {pairs:,} interactions")
+    out.note(f"{masked(data)}: {users:,} users, {read.n_items:,} items, {pairs:,} interactions")
     if only := users_in_train_only(split):
         few = "fewer than three interactions" if share is None else "too few interactions to hold any out"
-        out.note(f"{data}: {only:,} users have {few}: learnt from, not tested")
+        out.note(f"{masked(data)}: {only:,} users have {few}: learnt from, not tested")
     return split if read.share or comm.size() == 1 else split.of_process(comm.rank(), comm.size())
 
 
@@ -127,12 +128,19 @@ def held_share(text: str | None) -> float | None:
 PICTURES = (".html", ".png", ".svg", ".json")
 
 
-def check_output(path: Path, endings: tuple[str, ...]) -> None:
-    """Refuse, before any work is done, an output of a kind we do not write, or in a folder that is not there."""
+def check_output(
+    path: Path, endings: tuple[str, ...], inputs: Iterable[str | Path | None] = (), columns: Iterable[str] = ()
+) -> None:
+    """Refuse, before any work is done, an output of a kind we do not write, in a folder that is not there, or in the
+    place of what is not an earlier one; inputs and columns: see `divmf.outputs.protect`.
+    """
+    from divmf.outputs import protect
+
     if path.suffix not in endings:
         raise ValueError(f"{path}: unknown kind of file; use one of {', '.join(endings)}")
     if not path.parent.is_dir():
         raise ValueError(f"{path}: there is no folder {path.parent}; make it first")
+    protect(path, inputs, columns if path.suffix in (".csv", ".parquet") else ())
 
 
 def positive_share(text: str, flag: str) -> float:

@@ -41,6 +41,7 @@ def recommend(
     """
     from divmf import comm
     from divmf.estimator import DivMF, load
+    from divmf.outputs import LISTS, protect
     from divmf.parts import check_folder, is_folder, write_part
     from divmf.tables import check_writable, write_table
 
@@ -48,6 +49,7 @@ def recommend(
     if comm.size() > 1 and not as_parts:
         raise ValueError(f"{output} is one file, and there are {comm.size()} processes; name a folder, as lists/")
     (check_folder if as_parts else check_writable)(output)
+    protect(output, [users], LISTS)
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
     wanted = None if users is None else read_users(users, chosen.split.train)
     lists = chosen.lists(k, wanted, seen)  # type: ignore[arg-type]

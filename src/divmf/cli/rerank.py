@@ -47,6 +47,7 @@ def rerank(
     assert output is not None
     from divmf.interactions import Interactions
     from divmf.metrics import coverage, entropy, gini
+    from divmf.outputs import LISTS, protect
     from divmf.rerank import find_method, parse_settings
     from divmf.tables import check_writable, read_table, write_table
     from divmf.topk import TopK
@@ -54,6 +55,7 @@ def rerank(
     chosen = find_method(method)
     given = parse_settings(chosen.function, settings_given or [])
     check_writable(output)
+    protect(output, [lists, train, catalog], LISTS)
     wide = TopK.read(lists, None if catalog is None else read_table(catalog))
     with out.progress(f"{method} on {len(wide):,} lists", None):
         made = chosen.run(wide, k, given, None if train is None else Interactions.read(train), seed)

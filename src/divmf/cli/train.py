@@ -11,6 +11,7 @@ from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_s
 from divmf.cli.options import command
 from divmf.clock import Clock
 from divmf.config import TrainConfig
+from divmf.masking import masked
 
 MAIN_FLAGS = (
     "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy",
@@ -65,7 +66,7 @@ def train(
         raise ValueError("--hold-out and --split-column do not go together: a given split is taken as it is")
     columns = Columns(user, item, time, query, split_column, held_share(hold_out))
     split = load_split(out, data, k_core, config.seed, columns, clock)
-    run = train_run(out, output, split, config, data, clock)
+    run = train_run(out, output, split, config, masked(data), clock)
     theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     base = run.curve.base
@@ -158,7 +159,7 @@ def curve(
     opened = Run.open(run)
     made = opened.curve
     if output:
-        check_output(output, (".csv", ".parquet", *PICTURES))
+        check_output(output, (".csv", ".parquet", *PICTURES), [], ("phase", "epoch", "valid_ndcg"))
     if not len(made):
         raise ValueError(f"{run} has no finished epoch yet; run `divmf train` with the same settings")
     points = made.operating

@@ -57,6 +57,8 @@ def rivals(
 
     also: runs that diversify the same MF with another method (see `divmf.diversify`)
     """
+    for other in also:
+        run.check_same_data(other)
     split, config, curve = run.split, run.config, run.curve
     base = Recommender(run.model(curve.base), split, curve.base, config.k)
     for each in (run, *also):

@@ -276,7 +276,12 @@ def save_chart(chart: Any, path: str | Path) -> None:
     if kind not in ("html", "png", "svg", "json"):
         raise ValueError(f"{path}: {path.suffix!r} is not a format of a chart; choose .html, .png, .svg or .json")
     with replacing(path) as temporary:
-        styled(chart).save(str(temporary), format=kind, inline=kind == "html", scale_factor=2 if kind == "png" else 1)
+        if kind == "html":
+            from divmf.report.page import chart_page
+
+            temporary.write_text(chart_page(chart), encoding="utf-8")
+        else:
+            styled(chart).save(str(temporary), format=kind, scale_factor=2 if kind == "png" else 1)
 
 
 def spec_of(chart: Any) -> dict[str, Any]:
