@@ -105,8 +105,16 @@ class ItemItem:
 
     def scores(self, users: Array) -> Array:
         """Σ_j met_uj · weight_ji.  (users, n_items)"""
-        found: Any = self.met[users] @ self.weights
-        return np.ascontiguousarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float32)
+        weights, met = self.weights, self.met
+        if not isinstance(weights, np.ndarray):
+            found = met[users] @ weights
+            return np.ascontiguousarray(found.toarray(), dtype=np.float32)
+        from divmf.kernels.products import rows_times_weights
+
+        scores = np.empty((len(users), self.n_items), dtype=np.float32)
+        values = np.asarray(met.data, dtype=np.float32)
+        rows_times_weights(met.indptr, met.indices, values, np.asarray(users), weights, scores)
+        return scores
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,74 @@
+"""Products of sparse interactions: between items, and with a dense table of weights between items.
+
+Each function takes a range of rows from beginning to end on one thread (see `divmf.threads`); a number is always added
+up in the same order, so the result does not depend on how the rows are cut. Data is float32.
+"""
+
+import numpy as np
+from numba import njit
+
+from divmf.ids import Array
+from divmf.kernels.best import VECTOR
+
+COLUMNS = 256  # columns of the weights taken at a time: what the items of a user need of them stays in the cache
+TILE = 64  # rows and columns that are turned over at a time
+
+
+@njit(cache=True, nogil=True)
+def gram_part(
+    by_item: tuple[Array, Array, Array], by_user: tuple[Array, Array, Array], first: int, last: int, gram: Array
+) -> None:
+    """Rows first … last−1 of XᵀX, up to and including the diagonal: Σ_u x_ui · x_uj for j ≤ i, into zeros.
+
+    by_item, by_user   Xᵀ and X as CSR: offsets, indices, values; the items of each user sorted
+    """
+    offsets, users, item_values = by_item
+    begins, items, values = by_user
+    for i in range(first, last):
+        row = gram[i]
+        for place in range(offsets[i], offsets[i + 1]):
+            user, weight = users[place], item_values[place]
+            for other in range(begins[user], begins[user + 1]):
+                j = items[other]
+                if j > i:
+                    break
+                row[j] += weight * values[other]
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def rows_times_weights(
+    offsets: Array, items: Array, values: Array, users: Array, weights: Array, scores: Array
+) -> None:
+    """scores[r] ← Σ_j x_uj · weights[j] of user u = users[r]; weights (n_items, n_scored), scores (users, n_scored)."""
+    n_scored = weights.shape[1]
+    for start in range(0, n_scored, COLUMNS):
+        end = min(start + COLUMNS, n_scored)
+        for r in range(len(users)):
+            row = scores[r, start:end]
+            row[:] = 0
+            for place in range(offsets[users[r]], offsets[users[r] + 1]):
+                value, added = values[place], weights[items[place], start:end]
+                for column in range(len(row)):
+                    row[column] += value * added[column]
+
+
+@njit(cache=True, nogil=True)
+def mirror_part(table: Array, first: int, last: int) -> None:
+    """Rows first … last−1 above the diagonal ← the columns below it, tile by tile; table (n, n)."""
+    n = len(table)
+    for top in range(first, last, TILE):
+        bottom = min(top + TILE, last)
+        for left in range(top, n, TILE):
+            for i in range(top, bottom):
+                for j in range(max(left, i + 1), min(left + TILE, n)):
+                    table[i, j] = table[j, i]
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def regression_part(inverse: Array, scale: Array, first: int, last: int) -> None:
+    """Rows first … last−1 of P_ij · scale_j, and 0 on the diagonal, in place; inverse (n, n), scale (n,)."""
+    for i in range(first, last):
+        row = inverse[i]
+        for j in range(len(row)):
+            row[j] *= scale[j]
+        row[i] = np.float32(0)
