@@ -110,17 +110,19 @@ def diversity_steps(split: Split) -> dict[str, list[Array]]:
 def sampled_steps(split: Split) -> dict[str, list[Array]]:
     """BPR and MSE, one step on all pairs, and an epoch of small steps."""
     found = {}
-    for accuracy in ("bpr", "mse"):
+    for accuracy, shuffle in (("bpr", "triples"), ("bpr", "pairs"), ("mse", "pairs")):
         for batch in (1 << 20, 64):
             for steps, adam in (
                 (on_all_rows, "dense"), (on_touched_rows, "rows"), (by_autograd, "dense"), (by_autograd, "rows"),
             ):  # fmt: skip
-                config = TrainConfig(accuracy=accuracy, batch=batch, adam=adam, negatives=2, l2=0.01)  # type: ignore[arg-type]
+                config = TrainConfig(  # type: ignore[arg-type]
+                    accuracy=accuracy, shuffle=shuffle, batch=batch, adam=adam, negatives=2, l2=0.01
+                )
                 model = some_model(split)
                 optimiser = optimisers_of(model, config)["accuracy"]
                 loss = steps(model, split.train, config, optimiser, epoch_rng(0, "accuracy", 1))
                 size = "one step" if batch > 64 else "an epoch"
-                found[f"{accuracy}, {steps.__name__}, {adam}, {size}"] = weights(model, loss)
+                found[f"{accuracy}, {shuffle}, {steps.__name__}, {adam}, {size}"] = weights(model, loss)
     return found
 
 

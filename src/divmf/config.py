@@ -47,6 +47,10 @@ class TrainConfig:
     )
     negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
     batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
+    shuffle: Literal["triples", "pairs"] = Field(
+        default="triples",
+        description="what bpr shuffles into batches: single samples, or items met with all items drawn for them",
+    )
     learning_rate: float | None = Field(
         default=None,
         gt=0,
@@ -56,7 +60,7 @@ class TrainConfig:
     adam: Literal["dense", "rows"] | None = Field(
         default=None,
         description="what a step of bpr or mse updates: all rows, or those in the batch, with what Adam does to a row"
-        " in between made up when it is next needed (same result, but for L2); none: rows for more than 4 a sample",
+        " in between made up when it is next needed (same result, but for L2); none: rows for more than 8 a sample",
     )
     l2: float | None = Field(
         default=None,
