@@ -32,7 +32,7 @@ DIVERSITY: dict[str, dict[str, Any]] = {
     "random": {"unmask_policy": "random"},
     "listed": {"unmask_policy": "none", "skew_rows": "kept"},
     "blocks": {"rows": 50, "columns": 25},
-    "released blocks": {"preset": "release", "k": 4, "unmask_policy": "random", "rows": 50, "columns": 25},
+    "released blocks": {"preset": "release", "diversity_k": 4, "unmask_policy": "random", "rows": 50, "columns": 25},
 }
 
 CURVES: dict[str, dict[str, Any]] = {
@@ -43,6 +43,11 @@ CURVES: dict[str, dict[str, Any]] = {
         "learning_rate": 0.005, "unmask_policy": "random",
     },
     "in turn": {"preset": "paper", "schedule": "alternating", "diversity_epochs": 3, "learning_rate": 0.005},
+    "both at once": {
+        "preset": "paper", "schedule": "joint", "diversity_epochs": 2, "diversity_rate": 0.005, "rows": 400,
+        "columns": 500,
+    },
+    "released": {"preset": "release", "accuracy_epochs": 2, "diversity_epochs": 2, "learning_rate": 0.005},
 }  # fmt: skip
 
 

@@ -9,12 +9,12 @@ from pydantic_core import ArgsKwargs
 
 SOFTMAX_RATE = 0.2  # where no other is given or found better
 PRESETS: dict[str, dict[str, object]] = {
-    "paper": {"accuracy": "bpr", "method": "divmf", "adam": "dense"},
+    "paper": {"accuracy": "bpr", "method": "divmf", "adam": "dense", "mask_seen": False, "skew_rows": "kept"},
     "release": {
         "accuracy": "bpr",
         "method": "divmf",
         "adam": "dense",
-        "k": 10,
+        "diversity_k": 10,
         "mask_seen": False,
         "blocks": "release",
         "carry_adam": True,
@@ -94,7 +94,10 @@ class TrainConfig:
     reg_cov: bool = Field(default=True, description="use the coverage regularizer")
     reg_skew: bool = Field(default=True, description="use the skewness regularizer")
     skew_rows: Literal["list", "kept"] = Field(
-        default="list", description="Reg_skew reads the k listed scores, or all kept in T"
+        default="list", description="Reg_skew reads the k best scores, of a block too, or all kept in T"
+    )
+    diversity_k: int | None = Field(
+        default=None, ge=1, description="k in the regularizers; both are measured where they differ; none: k"
     )
     mask_seen: bool = Field(default=True, description="leave seen items out of T, as they are out of every list")
     blocks: Literal["share", "release"] = Field(
@@ -126,11 +129,11 @@ class TrainConfig:
     deepest: float = Field(
         default=0.3, gt=0, le=1, description="prices: the curve ends where so much validation nDCG is lost"
     )
-    schedule: Literal["sequential", "alternating"] = Field(
-        default="sequential", description="Algorithm 1, or epochs in turn (Q3)"
+    schedule: Literal["sequential", "alternating", "joint"] = Field(
+        default="sequential", description="Algorithm 1, epochs in turn, or every step on the sum of both losses (Q3)"
     )
     carry_adam: bool = Field(
-        default=False, description="keep Adam's moments of the accuracy phase for the diversity phase"
+        default=False, description="begin the diversity phase with Adam's moments of the best accuracy epoch"
     )
     seed: int = Field(default=0, ge=0, description="seed of everything random")
     device: Literal["auto", "cpu", "cuda"] = Field(
@@ -150,8 +153,10 @@ class TrainConfig:
         """A diversity phase needs at least one of its regularizers."""
         if not (self.reg_cov or self.reg_skew) and self.diversity_epochs:
             raise ValueError("reg_cov and reg_skew are both off: nothing is left to train in the diversity phase")
-        if self.schedule == "alternating" and (self.method == "prices" or self.accuracy == "softmax"):
-            raise ValueError("the alternating schedule is the paper's; set accuracy to bpr or mse, and method to divmf")
+        if self.schedule != "sequential" and (self.method == "prices" or self.accuracy == "softmax"):
+            raise ValueError(
+                f"the {self.schedule} schedule is the paper's; set accuracy to bpr or mse, and method to divmf"
+            )
         return self
 
     @property

@@ -53,9 +53,17 @@ class Slab(NamedTuple):
             yield self.users[first:last], self.met[first:last], self.unmet[first:last]
 
 
-def slabs(train: Interactions, size: int, negatives: int, rng: np.random.Generator, each: int = 1) -> Iterator[Slab]:
+def slabs(
+    train: Interactions,
+    size: int,
+    negatives: int,
+    rng: np.random.Generator,
+    each: int = 1,
+    n_batches: int | None = None,
+) -> Iterator[Slab]:
     """Every pair with `negatives` items not met, in random batches of `size` rows, many batches at a time.
 
+    n_batches: so many, nearly equal ones instead
     each: items not met in a row. 1: rows are triples (user, item met, item not met), shuffled one by one; `negatives`:
     they are pairs with all their items not met. The items drawn for a pair are the same either way.
 
@@ -71,6 +79,8 @@ def slabs(train: Interactions, size: int, negatives: int, rng: np.random.Generat
     met = np.zeros((train.n_users, row) if train.n_users * row <= BITS else (0, 0), dtype=np.uint8)
     mark(matrix.indptr, matrix.indices, met)
     ends = np.append(np.arange(0, whole, size), whole)
+    if n_batches is not None:
+        size, ends = max(1, whole // n_batches), whole * np.arange(n_batches + 1) // n_batches
     at_once = max(1, min(SLAB // size, (len(ends) - 1) // SLABS))
 
     def draw(batch: int) -> Slab:
@@ -83,6 +93,11 @@ def slabs(train: Interactions, size: int, negatives: int, rng: np.random.Generat
         return Slab(users, items, drawn, np.searchsorted(places, bounds - bounds[0]))
 
     yield from ahead(draw, range(0, len(ends) - 1, at_once))
+
+
+def n_blocks(n_users: int, n_items: int, rows: int | None, columns: int | None) -> int:
+    """How many mini-batches `submatrices` gives, of the users of all processes."""
+    return -(-n_users // min(rows or n_users, n_users)) * -(-n_items // min(columns or n_items, n_items))
 
 
 def submatrices(

@@ -64,10 +64,39 @@ def n_steps_of(n_pairs: int, config: TrainConfig) -> int:
     return math.ceil(n_pairs * (config.negatives // each) / size)
 
 
-def batches_of(train: Interactions, config: TrainConfig, rng: np.random.Generator) -> Iterator[Slab]:
-    """What the steps of an epoch look at."""
+def batches_of(
+    train: Interactions, config: TrainConfig, rng: np.random.Generator, n_batches: int | None = None
+) -> Iterator[Slab]:
+    """What the steps of an epoch look at; n_batches: how many there are, whatever the configured size."""
     size, each = batch_shape(config)
-    return slabs(train, size, config.negatives, rng, each)
+    return slabs(train, size, config.negatives, rng, each, n_batches)
+
+
+def add_accuracy_gradient(model: MF, config: TrainConfig, samples: tuple[Array, Array, Array]) -> float:
+    """Add the gradient of L_acc of some samples (users, items met, not met) to the parameters' .grad; its value.
+
+    Of several processes, each has the samples of its own users; the gradient of the items is summed.
+    """
+    user_gradient, item_gradient = model.users.grad, model.items.grad
+    assert user_gradient is not None
+    assert item_gradient is not None
+    if model.users.device.type == "cpu":
+        from divmf.kernels.pairs import add_gradients
+
+        users, items, bias = (table.detach().numpy() for table in model.tensors().values())
+        added: Any = np.zeros_like(users), np.zeros_like(items)
+        loss = add_gradients(config.accuracy == "bpr", users, items, bias, added, *samples)
+        of_users, of_items = map(torch.from_numpy, added)
+    else:
+        chosen, met, unmet = (torch.from_numpy(part).to(model.users.device) for part in samples)
+        with torch.enable_grad():
+            whole = batch_loss(model, config, chosen, torch.cat([met[:, None], unmet], dim=1))
+            of_users, of_items = torch.autograd.grad(whole, [model.users, model.items])
+        loss = float(whole.detach())
+    comm.add_up(of_items)
+    user_gradient += of_users
+    item_gradient += of_items
+    return loss
 
 
 def by_autograd(
