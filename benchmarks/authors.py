@@ -117,14 +117,15 @@ def curve_table(folder: Path, name: str, seeds: int, variants: int) -> Iterator[
     at = [f"Gini at pooled nDCG@5 {level:.3f}", *(f"Gini / coverage at {loss:.0%} loss" for loss in LOSSES)]
     yield f"| curve | {' | '.join(at)} | seeds |\n|{'---|' * (len(at) + 2)}"
     for what, count in ((RELEASE, seeds), *((variant, variants) for variant in VARIANTS)):
+        if not count:
+            continue
         curves = curves_of(folder, name, what, count)
         reached = [value for points in curves if (value := gini_at(points, level)) is not None]
         cells = [spread(reached) if reached else "not reached"]
         for loss in LOSSES:
             found = [chosen(points, loss) for points in curves]
             cells.append(" / ".join(f"{mean(row[f'test_{m}'] for row in found):.3f}" for m in ("gini", "coverage")))
-        if curves:
-            yield f"| {what} | {' | '.join(cells)} | {count} |"
+        yield f"| {what} | {' | '.join(cells)} | {count} |"
     if theirs is not None:
         yield f"| the authors' code | {theirs:.2f} |{' |' * (len(LOSSES) + 1)}"
 

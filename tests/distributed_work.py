@@ -44,7 +44,7 @@ CURVES: dict[str, dict[str, Any]] = {
     },
     "in turn": {"preset": "paper", "schedule": "alternating", "diversity_epochs": 3, "learning_rate": 0.005},
     "both at once": {
-        "preset": "paper", "schedule": "joint", "diversity_epochs": 2, "diversity_rate": 0.005, "rows": 400,
+        "preset": "paper", "schedule": "joint", "diversity_epochs": 4, "diversity_rate": 0.005, "rows": 400,
         "columns": 500,
     },
     "released": {"preset": "release", "accuracy_epochs": 2, "diversity_epochs": 2, "learning_rate": 0.005},
