@@ -75,7 +75,7 @@ class TrainConfig:
         description="softmax: λ of a user or item grows with this power of its interactions; 0: the same for all",
     )
     patience: int = Field(
-        default=10,
+        default=20,
         ge=1,
         description="accuracy epochs without a better validation nDCG before it has converged; softmax runs to its end",
     )
