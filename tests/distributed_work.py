@@ -30,7 +30,7 @@ EXACT = {"softmax in float32", "diversity in float32", "prices", "metrics", "sta
 DIVERSITY: dict[str, dict[str, Any]] = {
     "whole": {},
     "random": {"unmask_policy": "random"},
-    "listed": {"unmask_policy": "none", "skew_rows": "kept"},
+    "listed": {"unmask_policy": "none", "skew_rows": "list"},
     "blocks": {"rows": 50, "columns": 25},
     "released blocks": {"preset": "release", "diversity_k": 4, "unmask_policy": "random", "rows": 50, "columns": 25},
 }

@@ -65,7 +65,7 @@ SETTINGS: list[dict[str, Any]] = [
     {},
     {"reg_skew": False},
     {"reg_cov": False},
-    {"skew_rows": "kept"},
+    {"skew_rows": "list"},
     {"mask_seen": False},
     {"unmask_policy": "none"},
     {"eps": 1e-6},
@@ -114,7 +114,7 @@ def test_the_kernel_gives_the_gradient_of_the_chunks(given: dict[str, Any], tied
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"mask_seen": False}, {"skew_rows": "kept"}, {"preset": "release"}, {"unmask_policy": "none"}],
+    [{}, {"mask_seen": False}, {"skew_rows": "list"}, {"preset": "release"}, {"unmask_policy": "none"}],
     ids=str,
 )
 def test_a_block_has_the_gradient_of_its_submatrix(given: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def some_seen(n_users: int, n_items: int) -> sparse.csr_array:
         ({"preset": "release", "diversity_k": 6, "unmask": 9, "columns": 5}, 5, 3, 5),
         ({"preset": "release", "diversity_k": 4, "unmask": 9, "columns": 5}, 5, 3, 4),
         # ours in blocks: a share of 0.5 of 4, so 1 listed, and Reg_skew of the 4 best of the block
-        ({"k": 4, "unmask": 0, "columns": 5, "mask_seen": False}, 5, 1, 4),
+        ({"k": 4, "unmask": 0, "columns": 5, "mask_seen": False, "skew_rows": "list"}, 5, 1, 4),
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

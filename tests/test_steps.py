@@ -154,9 +154,12 @@ def test_an_epoch_cut_into_other_slabs_is_the_same(monkeypatch: pytest.MonkeyPat
 
 def test_the_size_of_the_model_decides_where_nothing_is_said() -> None:
     small, large = some_data(30, 20), some_data(90, 70)
-    config = TrainConfig(accuracy="bpr", batch=16)  # 8 · 16 = 128 rows
+    config = TrainConfig(accuracy="bpr", batch=16)  # 4 · 16 = 64 rows
     assert steps_for(some_model(small), config) is on_all_rows
     assert steps_for(some_model(large), config) is on_touched_rows
+    triples = TrainConfig(accuracy="bpr", batch=32, shuffle="triples")  # which touch twice as many: 8 · 32 = 256 rows
+    assert steps_for(some_model(large), triples) is on_all_rows
+    assert steps_for(some_model(large), TrainConfig(accuracy="bpr", batch=32)) is on_touched_rows
     assert steps_for(some_model(small), TrainConfig(accuracy="bpr", adam="rows")) is on_touched_rows
     assert steps_for(some_model(large), TrainConfig(preset="paper", batch=16)) is on_all_rows
     assert steps_for(some_model(large), TrainConfig(preset="release", batch=16)) is on_all_rows

@@ -114,9 +114,9 @@ def test_released_blocks_have_their_own_lengths() -> None:
     assert (released.k, released.diversity_k, released.mask_seen, released.carry_adam) == (5, 10, False, True)
     # 4 blocks of 25 of 100 items: ceil(10/4) of T, ceil(100/4) unmasked (22 fit), the full 10 in Reg_skew
     assert Lengths.of(TrainConfig(preset="release", columns=25), 100, 25) == Lengths(3, 22, 10)
-    assert Lengths.of(TrainConfig(k=10, columns=25, unmask=40), 100, 25) == Lengths(3, 10, 10)
+    assert Lengths.of(TrainConfig(k=10, columns=25, unmask=40), 100, 25) == Lengths(3, 10, 13)
     # 3,706 items in blocks of 1,000: the last block, of 706, still counts as one of four
-    assert Lengths.of(TrainConfig(k=10, columns=1000), 3706, 706) == Lengths(2, 25, 10)
+    assert Lengths.of(TrainConfig(k=10, columns=1000), 3706, 706) == Lengths(2, 25, 27)
 
 
 @pytest.mark.parametrize("policy", ["random", "none"])

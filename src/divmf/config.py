@@ -9,13 +9,15 @@ from pydantic_core import ArgsKwargs
 
 SOFTMAX_RATE = 0.2  # where no other is given or found better
 PRESETS: dict[str, dict[str, object]] = {
-    "paper": {"accuracy": "bpr", "method": "divmf", "adam": "dense", "mask_seen": False, "skew_rows": "kept"},
+    "paper": {"accuracy": "bpr", "method": "divmf", "adam": "dense", "shuffle": "triples", "mask_seen": False},
     "release": {
         "accuracy": "bpr",
         "method": "divmf",
         "adam": "dense",
+        "shuffle": "triples",
         "diversity_k": 10,
         "mask_seen": False,
+        "skew_rows": "list",
         "blocks": "release",
         "carry_adam": True,
     },
@@ -48,7 +50,7 @@ class TrainConfig:
     negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
     batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
     shuffle: Literal["triples", "pairs"] = Field(
-        default="triples",
+        default="pairs",
         description="what bpr shuffles into batches: single samples, or items met with all items drawn for them",
     )
     learning_rate: float | None = Field(
@@ -60,7 +62,8 @@ class TrainConfig:
     adam: Literal["dense", "rows"] | None = Field(
         default=None,
         description="what a step of bpr or mse updates: all rows, or those in the batch, with what Adam does to a row"
-        " in between made up when it is next needed (same result, but for L2); none: rows for more than 8 a sample",
+        " in between made up when it is next needed (same result, but for L2); none: rows for more than 4 a sample, of"
+        " triples 8",
     )
     l2: float | None = Field(
         default=None,
@@ -93,8 +96,8 @@ class TrainConfig:
     eps: float = Field(default=0.01, gt=0, description="ε inside the logarithm of Reg_cov")
     reg_cov: bool = Field(default=True, description="use the coverage regularizer")
     reg_skew: bool = Field(default=True, description="use the skewness regularizer")
-    skew_rows: Literal["list", "kept"] = Field(
-        default="list", description="Reg_skew reads the k best scores, of a block too, or all kept in T"
+    skew_rows: Literal["kept", "list"] = Field(
+        default="kept", description="Reg_skew reads all kept in T, or the k best scores, of a block too"
     )
     diversity_k: int | None = Field(
         default=None, ge=1, description="k in the regularizers; both are measured where they differ; none: k"

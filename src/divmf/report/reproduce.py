@@ -273,8 +273,7 @@ PROSE: dict[str, tuple[Text, ...]] = {
         "The paper's numbers, “up to 34.7%” and “up to 27.6%”, are a reduced Gini index at a similar level of accuracy"
         " and a higher nDCG at a similar level of diversity, each against the best competitor (its Conclusion). Here"
         " the competitor is the one with the lowest mean Gini there, or with the highest mean nDCG.",
-        "DivMF stands here twice: as in the paper, which builds T of all items and reads all of it in Reg_skew, and"
-        " tuned, with seen items left out of T and Reg_skew of the listed items. Claims take the one that is more even"
-        " on validation.",
+        "DivMF stands here twice: as in the paper, which builds T of all items, and tuned, with seen items left out of"
+        " T, as they are out of every list. Claims take the one that is more even on validation.",
     ),
 }
