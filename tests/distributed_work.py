@@ -43,10 +43,7 @@ CURVES: dict[str, dict[str, Any]] = {
         "learning_rate": 0.005, "unmask_policy": "random",
     },
     "in turn": {"preset": "paper", "schedule": "alternating", "diversity_epochs": 3, "learning_rate": 0.005},
-    "both at once": {
-        "preset": "paper", "schedule": "joint", "diversity_epochs": 4, "diversity_rate": 0.005, "rows": 400,
-        "columns": 500,
-    },
+    "both at once": {"preset": "paper", "schedule": "joint", "diversity_epochs": 4, "rows": 500},
     "released": {"preset": "release", "accuracy_epochs": 2, "diversity_epochs": 2, "learning_rate": 0.005},
 }  # fmt: skip
 
