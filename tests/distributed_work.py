@@ -32,9 +32,9 @@ EXACT = {"softmax in float32", "diversity in float32", "prices", "metrics", "sta
 DIVERSITY: dict[str, dict[str, Any]] = {
     "whole": {},
     "random": {"unmask_policy": "random"},
-    "listed": {"unmask_policy": "none", "skew_rows": "kept"},
+    "listed": {"unmask_policy": "none", "skew_rows": "list"},
     "blocks": {"rows": 50, "columns": 25},
-    "released blocks": {"preset": "release", "k": 4, "unmask_policy": "random", "rows": 50, "columns": 25},
+    "released blocks": {"preset": "release", "diversity_k": 4, "unmask_policy": "random", "rows": 50, "columns": 25},
 }
 
 CURVES: dict[str, dict[str, Any]] = {
@@ -45,6 +45,8 @@ CURVES: dict[str, dict[str, Any]] = {
         "learning_rate": 0.005, "unmask_policy": "random",
     },
     "in turn": {"preset": "paper", "schedule": "alternating", "diversity_epochs": 3, "learning_rate": 0.005},
+    "both at once": {"preset": "paper", "schedule": "joint", "diversity_epochs": 4, "rows": 500},
+    "released": {"preset": "release", "accuracy_epochs": 2, "diversity_epochs": 2, "learning_rate": 0.005},
 }  # fmt: skip
 
 
@@ -112,17 +114,19 @@ def diversity_steps(split: Split) -> dict[str, list[Array]]:
 def sampled_steps(split: Split) -> dict[str, list[Array]]:
     """BPR and MSE, one step on all pairs, and an epoch of small steps."""
     found = {}
-    for accuracy in ("bpr", "mse"):
+    for accuracy, shuffle in (("bpr", "triples"), ("bpr", "pairs"), ("mse", "pairs")):
         for batch in (1 << 20, 64):
             for steps, adam in (
                 (on_all_rows, "dense"), (on_touched_rows, "rows"), (by_autograd, "dense"), (by_autograd, "rows"),
             ):  # fmt: skip
-                config = TrainConfig(accuracy=accuracy, batch=batch, adam=adam, negatives=2, l2=0.01)  # type: ignore[arg-type]
+                config = TrainConfig(  # type: ignore[arg-type]
+                    accuracy=accuracy, shuffle=shuffle, batch=batch, adam=adam, negatives=2, l2=0.01
+                )
                 model = some_model(split)
                 optimiser = optimisers_of(model, config)["accuracy"]
                 loss = steps(model, split.train, config, optimiser, epoch_rng(0, "accuracy", 1))
                 size = "one step" if batch > 64 else "an epoch"
-                found[f"{accuracy}, {steps.__name__}, {adam}, {size}"] = weights(model, loss)
+                found[f"{accuracy}, {shuffle}, {steps.__name__}, {adam}, {size}"] = weights(model, loss)
     return found
 
 

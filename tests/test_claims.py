@@ -22,7 +22,7 @@ from divmf.experiments.claims import (
     ndcg_at,
     over_seeds,
 )
-from divmf.experiments.questions import CLAIMS, higher_ndcg, lower_gini, meeting
+from divmf.experiments.questions import CLAIMS, better_version, higher_ndcg, lower_gini, meeting
 from divmf.experiments.recipe import QUESTIONS, read_question
 
 numbers = st.floats(-100, 100, allow_nan=False)
@@ -177,9 +177,21 @@ def test_alternating_is_read_after_mfs_epochs_and_at_its_end() -> None:
     other = [point(0.5, 0.9, phase="accuracy", epoch=epoch) for epoch in (1, 2, 3, 4)]
     mixed = Curve(tuple(each for pair in zip(other, turns, strict=True) for each in pair))
     divmf = Curve((mf(), point(0.6, 0.8, entropy=3.0), point(0.2, 0.7, entropy=5.0, epoch=2)))
-    curves = {"MF": [Curve(tuple(base))] * 2, "DivMF": [divmf] * 2, "alternating": [mixed] * 2}
-    (claim,) = CLAIMS["q3"](curves, read_question("q3"))
+    # joint training ends at an nDCG of 0.5 and an entropy of 2.5; the most diverse of DivMF that keeps 0.5 has 3
+    both = Curve((point(0.9, 0.9, entropy=1.0), point(0.5, 0.9, entropy=2.5, epoch=2)))
+    curves = {"MF": [Curve(tuple(base))] * 2, "DivMF": [divmf] * 2, "alternating": [mixed] * 2, "joint": [both] * 2}
+    claim, direct = CLAIMS["q3"](curves, read_question("q3"))
     assert [each.value for each in claim.effects] == [pytest.approx(0.5), pytest.approx(0.25)]
+    assert [each.value for each in direct.effects] == [pytest.approx(0.2)]
+
+
+def test_of_two_versions_of_divmf_the_one_more_even_on_validation_is_taken() -> None:
+    # at 5% loss the paper's is more even, at 10 and 20% the tuned one, and by more
+    paper = Curve((mf(), point(0.96, 0.70), point(0.92, 0.69), point(0.85, 0.68)))
+    tuned = Curve((mf(), point(0.96, 0.75), point(0.92, 0.60), point(0.85, 0.50)))
+    curves = {"MF": [Curve((mf(),))] * 2, "DivMF (paper)": [paper] * 2, "DivMF (tuned)": [tuned] * 2}
+    assert better_version(curves, [0.05]) == "DivMF (paper)"
+    assert better_version(curves, [0.05, 0.1, 0.2]) == "DivMF (tuned)"
 
 
 def test_every_question_has_its_claims() -> None:

@@ -51,7 +51,7 @@ def dense(
     if config.reg_cov:
         loss = loss + losses.coverage(losses.column_mass(log_t.exp(), kept, scores.shape[1]), config.eps)
     if config.reg_skew:
-        loss = loss + losses.skewness(log_t[:, : lengths.skewed])
+        loss = loss + losses.skewness(losses.log_mass(scores, top(scores, lengths.skewed)[0]))
     return float(loss.detach()), *torch.autograd.grad(loss, tables)
 
 
@@ -65,7 +65,7 @@ SETTINGS: list[dict[str, Any]] = [
     {},
     {"reg_skew": False},
     {"reg_cov": False},
-    {"skew_rows": "kept"},
+    {"skew_rows": "list"},
     {"mask_seen": False},
     {"unmask_policy": "none"},
     {"eps": 1e-6},
@@ -73,7 +73,9 @@ SETTINGS: list[dict[str, Any]] = [
     {"unmask": 500},
     {"k": 1, "unmask": 0},
     {"k": 500},
-    {"preset": "release", "k": 4},
+    {"preset": "release", "diversity_k": 4},
+    {"preset": "release", "unmask": 0},
+    {"preset": "paper"},
 ]
 
 
@@ -111,7 +113,9 @@ def test_the_kernel_gives_the_gradient_of_the_chunks(given: dict[str, Any], tied
 
 
 @pytest.mark.parametrize(
-    "given", [{"columns": 30}, {"columns": 30, "mask_seen": False}, {"preset": "release"}], ids=str
+    "given",
+    [{}, {"mask_seen": False}, {"skew_rows": "list"}, {"preset": "release"}, {"unmask_policy": "none"}],
+    ids=str,
 )
 def test_a_block_has_the_gradient_of_its_submatrix(given: dict[str, Any]) -> None:
     config = TrainConfig(**({"k": 6, "unmask": 9, "columns": 30, "method": "divmf"} | given))

@@ -1,6 +1,7 @@
 """What `divmf plan` counts is what is there."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -68,6 +69,8 @@ def test_bytes_on_the_wire_worked_out_by_hand():
     sampled = Job(1000, 100, 10_000, 2, TrainConfig(dim=10, accuracy="bpr", batch=40, negatives=4))
     # 1,000 steps of 10 pairs touch 50 items: 50 × 10 × 4 bytes; and half of the 50 item numbers go to the other
     assert wire(sampled)["accuracy"] == 1000 * (2000 + 100)
+    # as triples, they touch 80
+    assert wire(replace(sampled, config=replace(sampled.config, shuffle="triples")))["accuracy"] == 1000 * (3200 + 160)
 
 
 @given(JOBS)

@@ -1,27 +1,16 @@
 """What a training step looks at."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divmf import sampling
 from divmf.interactions import Interactions
-from divmf.kernels.shuffle import shuffled_batches
+from divmf.kernels.shuffle import shuffled
 from divmf.sampling import dealt, slabs, submatrices
 from divmf.threads import Place
-
-
-@pytest.fixture(params=[sampling.SHUFFLED, 0], ids=["an order drawn", "places found"], scope="module", autouse=True)
-def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both ways to put an epoch in order: that of small data, and that of large."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "SHUFFLED", request.param)
-        yield
 
 
 def some_data(n_users: int = 30, n_items: int = 20, seed: int = 0) -> Interactions:
@@ -30,63 +19,79 @@ def some_data(n_users: int = 30, n_items: int = 20, seed: int = 0) -> Interactio
     return Interactions.from_frame(pl.DataFrame({"user_id": users, "item_id": items}))
 
 
-@given(st.integers(1, 400), st.integers(1, 5), st.integers(0, 99))
-def test_an_epoch_visits_every_pair_once_with_items_the_user_has_not_met(size: int, each: int, seed: int) -> None:
-    data = some_data()
+@given(st.integers(1, 400), st.integers(1, 5), st.booleans(), st.integers(0, 99))
+def test_an_epoch_visits_every_pair_as_often_as_it_has_negatives_with_items_the_user_has_not_met(
+    size: int, negatives: int, together: bool, seed: int
+) -> None:
+    data, each = some_data(), negatives if together else 1
     met = data.matrix.toarray() > 0
     seen = []
-    for users, items, negatives, bounds in slabs(data, size, each, np.random.default_rng(seed)):
+    for users, items, unmet, bounds in slabs(data, size, negatives, np.random.default_rng(seed), each):
         assert (np.diff(bounds)[:-1] == size).all()
-        assert negatives.shape == (len(users), each)
-        assert not met[users[:, None], negatives].any()
+        assert unmet.shape == (len(users), each)
+        assert not met[users[:, None], unmet].any()
         seen += list(zip(users.tolist(), items.tolist(), strict=True))
-    assert sorted(seen) == sorted(zip(data.users.tolist(), data.items.tolist(), strict=True))
+    pairs = sorted(zip(data.users.tolist(), data.items.tolist(), strict=True))
+    assert sorted(seen) == sorted(pairs * (negatives // each))
 
 
-def test_the_batch_size_does_not_change_what_is_drawn() -> None:
+def triples_of(data: Interactions, size: int, each: int) -> list[tuple[int, int, int]]:
+    """All samples of an epoch, in its order."""
+    found = []
+    for users, items, unmet, _ in slabs(data, size, 3, np.random.default_rng(5), each):
+        for column in range(each):
+            found += list(zip(users.tolist(), items.tolist(), unmet[:, column].tolist(), strict=True))
+    return found
+
+
+def test_neither_the_batch_size_nor_what_is_shuffled_changes_what_is_drawn() -> None:
+    data = some_data()
+    whole = sorted(triples_of(data, 10_000, 1))
+    assert sorted(triples_of(data, 7, 1)) == whole
+    assert sorted(triples_of(data, 10_000, 3)) == sorted(triples_of(data, 7, 3)) == whole
+
+
+def test_triples_of_a_pair_fall_into_batches_of_their_own() -> None:
+    # about 240 pairs × 3 in batches of 24: both other triples of a pair are in the batch of its first one time in a
+    # thousand, 23·22/(719·718); shuffled as pairs, always
     data = some_data()
 
-    def by_pair(size: int) -> list[np.ndarray]:
-        parts = [slab[:3] for slab in slabs(data, size, 3, np.random.default_rng(5))]
-        users, items, negatives = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        order = np.lexsort((items, users))
-        return [users[order], items[order], negatives[order]]
+    def kept_together(each: int) -> float:
+        batch_of: dict[tuple[int, int], set[int]] = {}
+        number = 0
+        for slab in slabs(data, 24 // each, 3, np.random.default_rng(1), each):
+            for users, items, _ in slab.batches():
+                for pair in zip(users.tolist(), items.tolist(), strict=True):
+                    batch_of.setdefault(pair, set()).add(number)
+                number += 1
+        return sum(len(batches) == 1 for batches in batch_of.values()) / len(data)
 
-    for one, other in zip(by_pair(10_000), by_pair(7), strict=True):
-        assert np.array_equal(one, other)
-
-
-@given(st.integers(2, 300), st.integers(1, 50), st.integers(0, 99), st.integers(1, 299))
-def test_processes_have_the_pairs_of_the_same_batches_and_their_draws(n: int, size: int, seed: int, cut: int) -> None:
-    cut = min(cut, n)
-
-    def drawn(first: int, last: int) -> list[dict[int, int]]:
-        """Of each batch, the numbers in it and what their draws belong to."""
-        found = dealt(last - first, size, np.random.default_rng(seed), Place(first, n, 2))
-        rows = list(zip((found.order + first).tolist(), (found.places + found.first).tolist(), strict=True))
-        return [dict(rows[start:end]) for start, end in pairwise(found.bounds)]
-
-    whole = drawn(0, n)
-    assert [low | high for low, high in zip(drawn(0, cut), drawn(cut, n), strict=True)] == whole
-    assert sorted(place for batch in whole for place in batch.values()) == list(range(n))
+    assert kept_together(3) == 1
+    assert kept_together(1) < 0.03
 
 
-@given(st.integers(1, 300), st.integers(1, 50), st.integers(0, 2**63 - 1), st.lists(st.floats(0, 1), max_size=3))
-def test_every_number_is_in_one_batch_the_same_for_any_cut(whole: int, size: int, key: int, at: list[float]) -> None:
-    batches, _ = batches_of(0, whole, whole, size, key)
-    assert sorted(number for batch in batches for number in batch) == list(range(whole))
-    assert [len(batch) for batch in batches[:-1]] == [size] * (len(batches) - 1)
-    cuts = [0, *sorted(int(share * whole) for share in at), whole]
-    joined: list[list[int]] = [[] for _ in batches]
-    for first, last in pairwise(cuts):
-        for batch, more in zip(joined, batches_of(first, last - first, whole, size, key)[0], strict=True):
-            batch += [first + number for number in more]
-    assert joined == batches
+def order_of(n: int, key: int, *cuts: int) -> list[int]:
+    """A whole order, found piece by piece."""
+    bounds = [0, *sorted(cut % (n + 1) for cut in cuts), n]
+    return np.concatenate([shuffled(*ends, n, key) for ends in pairwise(bounds)]).tolist()
 
 
-def batches_of(first: int, n: int, whole: int, size: int, key: int) -> tuple[list[list[int]], int]:
-    order, bounds = shuffled_batches(first, n, whole, size, key)
-    return [order[start:end].tolist() for start, end in pairwise(bounds)], len(order)
+@given(st.integers(1, 300), st.integers(0, 2**63 - 1), st.lists(st.integers(0, 300), max_size=3))
+def test_an_order_holds_every_number_once_and_is_the_same_for_any_cut(n: int, key: int, cuts: list[int]) -> None:
+    assert sorted(order_of(n, key)) == list(range(n))
+    assert order_of(n, key, *cuts) == order_of(n, key)
+
+
+@given(st.integers(1, 300), st.integers(0, 300), st.integers(0, 2**63 - 1), st.integers(0, 300), st.integers(0, 300))
+def test_processes_find_their_own_numbers_in_the_same_places(n: int, cut: int, key: int, one: int, other: int) -> None:
+    cut, first, last = cut % (n + 1), *sorted((one % (n + 1), other % (n + 1)))
+    joined = {}
+    for own in (range(cut), range(cut, n)):
+        numbers, places = dealt(first, last, n, key, own)
+        assert all(number in own for number in numbers)
+        assert (np.diff(places) > 0).all()
+        joined |= dict(zip(places.tolist(), numbers.tolist(), strict=True))
+    assert [joined[place] for place in range(last - first)] == shuffled(first, last, n, key).tolist()
 
 
 def test_the_order_is_as_random_as_one_that_is_drawn() -> None:
@@ -95,8 +100,7 @@ def test_the_order_is_as_random_as_one_that_is_drawn() -> None:
     alone, together = np.zeros((40, 4)), np.zeros((40, 40))
     for key in np.random.default_rng(0).integers(0, 2**63, 4000):
         of = np.zeros((40, 4))
-        for batch, numbers in enumerate(batches_of(0, 40, 40, 10, int(key))[0]):
-            of[numbers, batch] = 1
+        of[shuffled(0, 40, 40, int(key)), np.arange(40) // 10] = 1
         alone += of
         together += of @ of.T
     assert np.abs(alone - 1000).max() < 4.5 * 27
@@ -107,7 +111,7 @@ def test_negatives_are_uniform_over_the_items_not_met() -> None:
     # one user met items 0–9 of 20; 20,000 draws over the other 10: 2,000 each, standard deviation 42
     pairs = [(0, i) for i in range(10)] + [(1, i) for i in range(20)]
     data = Interactions.from_frame(pl.DataFrame(pairs, schema=["user_id", "item_id"], orient="row"))
-    drawn = [negatives[users == 0] for users, _, negatives, _ in slabs(data, 100, 2000, np.random.default_rng(0))]
+    drawn = [negatives[users == 0] for users, _, negatives, _ in slabs(data, 100, 2000, np.random.default_rng(0), 2000)]
     counts = np.bincount(np.concatenate(drawn).ravel(), minlength=20)
     assert counts[:10].sum() == 0
     assert (np.abs(counts[10:] - 2000) < 5 * 42).all()
@@ -116,7 +120,7 @@ def test_negatives_are_uniform_over_the_items_not_met() -> None:
 def test_a_user_who_met_everything_gets_the_item_itself_as_its_negative() -> None:
     # so that the BPR gradient of the pair is zero, and nothing waits for a negative that does not exist
     data = Interactions.from_frame(pl.DataFrame({"user_id": [0, 0, 1], "item_id": [0, 1, 0]}))
-    for users, items, negatives, _ in slabs(data, 10, 4, np.random.default_rng(0)):
+    for users, items, negatives, _ in slabs(data, 10, 4, np.random.default_rng(0), 4):
         assert (negatives[users == 0] == items[users == 0][:, None]).all()
 
 

@@ -38,19 +38,21 @@ def some_model(data: Interactions, seed: int = 0) -> MF:
     return MF(tables[0].requires_grad_(), tables[1].requires_grad_(), bias)
 
 
-@pytest.mark.parametrize("accuracy", ["bpr", "mse"])
+@pytest.mark.parametrize(("accuracy", "shuffle"), [("bpr", "triples"), ("bpr", "pairs"), ("mse", "triples")])
 @pytest.mark.parametrize("adam", ["dense", "rows"])
-def test_the_compiled_steps_are_those_of_autograd_and_torchs_adam(accuracy: Any, adam: Any) -> None:
-    # batches of 20 pairs: most rows are not in most batches
+def test_the_compiled_steps_are_those_of_autograd_and_torchs_adam(accuracy: Any, shuffle: Any, adam: Any) -> None:
+    # batches of 40 triples or 20 pairs: most rows are not in most batches
     data = some_data(90, 70, share=0.05)
-    config = TrainConfig(accuracy=accuracy, negatives=2, batch=40, l2=0.01, learning_rate=0.02, adam=adam)
+    config = TrainConfig(
+        accuracy=accuracy, negatives=2, batch=40, l2=0.01, learning_rate=0.02, adam=adam, shuffle=shuffle
+    )
     compiled, plain = some_model(data), some_model(data)
     found = []
     for model, steps in ((compiled, steps_for(compiled, config)), (plain, by_autograd)):
         optimiser = optimisers_of(model, config)["accuracy"]
         rng = np.random.default_rng(3)
         found.append([steps(model, data, config, optimiser, rng) for _ in range(3)])
-        assert int(optimiser.state[model.items]["step"]) == 3 * -(-len(data) // 20)
+        assert int(optimiser.state[model.items]["step"]) == 3 * -(-2 * len(data) // 40)
     # ε = 1e-8 is left out of the steps that do not touch a row: it is that small beside the root of its squares
     close = {"rtol": 1e-8, "atol": 1e-10} if adam == "dense" else {"rtol": 1e-6, "atol": 1e-7}
     assert found[0] == pytest.approx(found[1], rel=1e-9 if adam == "dense" else 1e-6)
@@ -155,12 +157,16 @@ def test_the_size_of_the_model_decides_where_nothing_is_said() -> None:
     config = TrainConfig(accuracy="bpr", batch=16)  # 4 · 16 = 64 rows
     assert steps_for(some_model(small), config) is on_all_rows
     assert steps_for(some_model(large), config) is on_touched_rows
+    triples = TrainConfig(accuracy="bpr", batch=32, shuffle="triples")  # which touch twice as many: 8 · 32 = 256 rows
+    assert steps_for(some_model(large), triples) is on_all_rows
+    assert steps_for(some_model(large), TrainConfig(accuracy="bpr", batch=32)) is on_touched_rows
     assert steps_for(some_model(small), TrainConfig(accuracy="bpr", adam="rows")) is on_touched_rows
     assert steps_for(some_model(large), TrainConfig(preset="paper", batch=16)) is on_all_rows
     assert steps_for(some_model(large), TrainConfig(preset="release", batch=16)) is on_all_rows
 
 
-def test_the_loss_of_many_pairs_is_their_sum_however_far_apart_the_scores() -> None:
+@pytest.mark.parametrize(("shuffle", "each"), [("triples", 1), ("pairs", 3)])
+def test_the_loss_of_many_pairs_is_their_sum_however_far_apart_the_scores(shuffle: Any, each: int) -> None:
     # one logarithm is taken for 512 factors: the sum must not overflow where every factor is near 2, nor far from it
     data = some_data(80, 60)
     for scale in (0.0, 1.0, 30.0):
@@ -168,8 +174,8 @@ def test_the_loss_of_many_pairs_is_their_sum_however_far_apart_the_scores() -> N
         with torch.no_grad():
             model.users.mul_(scale)
             model.bias.mul_(scale)
-        config = TrainConfig(accuracy="bpr", negatives=3, batch=1 << 20, l2=0.0, adam="dense")
-        (slab,) = slabs(data, 1 << 20, 3, np.random.default_rng(1))
+        config = TrainConfig(accuracy="bpr", negatives=3, batch=1 << 20, l2=0.0, adam="dense", shuffle=shuffle)
+        (slab,) = slabs(data, 1 << 20, 3, np.random.default_rng(1), each)
         users, met, unmet = (torch.from_numpy(part) for part in slab[:3])
         expected = float(batch_loss(model, config, users, torch.cat([met[:, None], unmet], dim=1)).detach())
         optimiser = optimisers_of(model, config)["accuracy"]

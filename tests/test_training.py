@@ -93,17 +93,17 @@ def test_one_block_of_everything_is_the_full_batch() -> None:
 
 
 def test_a_block_has_the_gradient_of_its_submatrix() -> None:
-    # users 2, 5, 6 × items 0, 3, 4, 7, 9: k = 4 of 11 items gives ceil(4·5/11) = 2 listed, ceil(6/3) = 2 unmasked
+    # users 2, 5, 6 × items 0, 3, 4, 7, 9: k = 4 of 11 items gives 4·5/11 = 1.8, so 2 listed, and ceil(6/3) = 2 unmasked
     data = some_data()
     config = TrainConfig(k=4, unmask=6, columns=5)
     users, items = np.array([2, 5, 6]), np.array([0, 3, 4, 7, 9])
-    assert Lengths.of(config, data.n_items, len(items)) == Lengths(2, 2, 2)
+    assert Lengths.of(config, data.n_items, len(items)) == Lengths(2, 2, 4)
     model = some_model(data)
     diversity_gradient(model, users, items, data.matrix, config, 0)
     scores = (model.scores(slice(None)))[users][:, items]
     scores = scores.masked_fill(torch.from_numpy(data.matrix.toarray()[users][:, items] > 0), UNREACHABLE)
     expected = torch.autograd.grad(
-        losses.diversity(scores, top(scores, 4)[0], 2, config.eps), (model.users, model.items)
+        losses.diversity(scores, top(scores, 4)[0], 4, config.eps), (model.users, model.items)
     )
     assert_close(model.users.grad, expected[0], rtol=1e-10, atol=1e-12)
     assert_close(model.items.grad, expected[1], rtol=1e-10, atol=1e-12)
@@ -111,18 +111,18 @@ def test_a_block_has_the_gradient_of_its_submatrix() -> None:
 
 def test_released_blocks_have_their_own_lengths() -> None:
     released = TrainConfig(preset="release")
-    assert (released.k, released.mask_seen, released.carry_adam) == (10, False, True)
+    assert (released.k, released.diversity_k, released.mask_seen, released.carry_adam) == (5, 10, False, True)
     # 4 blocks of 25 of 100 items: ceil(10/4) of T, ceil(100/4) unmasked (22 fit), the full 10 in Reg_skew
     assert Lengths.of(TrainConfig(preset="release", columns=25), 100, 25) == Lengths(3, 22, 10)
-    assert Lengths.of(TrainConfig(k=10, columns=25, unmask=40), 100, 25) == Lengths(3, 10, 3)
+    assert Lengths.of(TrainConfig(k=10, columns=25, unmask=40), 100, 25) == Lengths(3, 10, 13)
     # 3,706 items in blocks of 1,000: the last block, of 706, still counts as one of four
-    assert Lengths.of(TrainConfig(k=10, columns=1000), 3706, 706) == Lengths(2, 25, 2)
+    assert Lengths.of(TrainConfig(k=10, columns=1000), 3706, 706) == Lengths(2, 25, 27)
 
 
 @pytest.mark.parametrize("policy", ["random", "none"])
 def test_released_blocks_read_the_full_list_for_skewness_whatever_is_unmasked(policy: Any) -> None:
     data = some_data()
-    config = TrainConfig(preset="release", k=4, unmask=3, unmask_policy=policy, columns=6, reg_cov=False)
+    config = TrainConfig(preset="release", diversity_k=4, unmask=3, unmask_policy=policy, columns=6, reg_cov=False)
     users, items = np.arange(data.n_users), np.array([0, 2, 3, 5, 8, 10])
     model = some_model(data)
     diversity_gradient(model, users, items, data.matrix, config, 7)

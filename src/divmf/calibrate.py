@@ -17,6 +17,7 @@ from divmf.marketplace import numbered_ids
 from divmf.model import MF
 from divmf.plan import Job, Pace
 from divmf.softmax import softmax_gradient
+from divmf.steps import is_large
 from divmf.threads import threads
 from divmf.topk import recommend
 from divmf.training import accuracy_epoch, adam
@@ -38,7 +39,7 @@ def calibrate(job: Job) -> Pace:
     if job.samples:
         # what a large model does, also where the one here is smaller
         if config.adam is None:
-            config = replace(config, adam="rows" if job.users + job.items > 4 * config.batch else "dense")
+            config = replace(config, adam="rows" if is_large(job.users + job.items, config) else "dense")
         n_users = min(job.own_users, MOST_USERS)
         sampled_epoch(n_users, n_items, 2 * config.batch, config)
         step = sampled_epoch(n_users, n_items, PAIRS, config)

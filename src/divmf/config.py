@@ -9,13 +9,15 @@ from pydantic_core import ArgsKwargs
 
 SOFTMAX_RATE = 0.2  # where no other is given or found better
 PRESETS: dict[str, dict[str, object]] = {
-    "paper": {"accuracy": "bpr", "method": "divmf", "adam": "dense"},
+    "paper": {"accuracy": "bpr", "method": "divmf", "adam": "dense", "shuffle": "triples", "mask_seen": False},
     "release": {
         "accuracy": "bpr",
         "method": "divmf",
         "adam": "dense",
-        "k": 10,
+        "shuffle": "triples",
+        "diversity_k": 10,
         "mask_seen": False,
+        "skew_rows": "list",
         "blocks": "release",
         "carry_adam": True,
     },
@@ -47,6 +49,10 @@ class TrainConfig:
     )
     negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
     batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
+    shuffle: Literal["triples", "pairs"] = Field(
+        default="pairs",
+        description="what bpr shuffles into batches: single samples, or items met with all items drawn for them",
+    )
     learning_rate: float | None = Field(
         default=None,
         gt=0,
@@ -56,7 +62,8 @@ class TrainConfig:
     adam: Literal["dense", "rows"] | None = Field(
         default=None,
         description="what a step of bpr or mse updates: all rows, or those in the batch, with what Adam does to a row"
-        " in between made up when it is next needed (same result, but for L2); none: rows for more than 4 a sample",
+        " in between made up when it is next needed (same result, but for L2); none: rows for more than 4 a sample, of"
+        " triples 8",
     )
     l2: float | None = Field(
         default=None,
@@ -71,7 +78,7 @@ class TrainConfig:
         description="softmax: λ of a user or item grows with this power of its interactions; 0: the same for all",
     )
     patience: int = Field(
-        default=10,
+        default=20,
         ge=1,
         description="accuracy epochs without a better validation nDCG before it has converged; softmax runs to its end",
     )
@@ -89,8 +96,11 @@ class TrainConfig:
     eps: float = Field(default=0.01, gt=0, description="ε inside the logarithm of Reg_cov")
     reg_cov: bool = Field(default=True, description="use the coverage regularizer")
     reg_skew: bool = Field(default=True, description="use the skewness regularizer")
-    skew_rows: Literal["list", "kept"] = Field(
-        default="list", description="Reg_skew reads the k listed scores, or all kept in T"
+    skew_rows: Literal["kept", "list"] = Field(
+        default="kept", description="Reg_skew reads all kept in T, or the k best scores, of a block too"
+    )
+    diversity_k: int | None = Field(
+        default=None, ge=1, description="k in the regularizers; both are measured where they differ; none: k"
     )
     mask_seen: bool = Field(default=True, description="leave seen items out of T, as they are out of every list")
     blocks: Literal["share", "release"] = Field(
@@ -122,11 +132,11 @@ class TrainConfig:
     deepest: float = Field(
         default=0.3, gt=0, le=1, description="prices: the curve ends where so much validation nDCG is lost"
     )
-    schedule: Literal["sequential", "alternating"] = Field(
-        default="sequential", description="Algorithm 1, or epochs in turn (Q3)"
+    schedule: Literal["sequential", "alternating", "joint"] = Field(
+        default="sequential", description="Algorithm 1, epochs in turn, or every step on the sum of both losses (Q3)"
     )
     carry_adam: bool = Field(
-        default=False, description="keep Adam's moments of the accuracy phase for the diversity phase"
+        default=False, description="begin the diversity phase with Adam's moments of the best accuracy epoch"
     )
     seed: int = Field(default=0, ge=0, description="seed of everything random")
     device: Literal["auto", "cpu", "cuda"] = Field(
@@ -146,8 +156,10 @@ class TrainConfig:
         """A diversity phase needs at least one of its regularizers."""
         if not (self.reg_cov or self.reg_skew) and self.diversity_epochs:
             raise ValueError("reg_cov and reg_skew are both off: nothing is left to train in the diversity phase")
-        if self.schedule == "alternating" and (self.method == "prices" or self.accuracy == "softmax"):
-            raise ValueError("the alternating schedule is the paper's; set accuracy to bpr or mse, and method to divmf")
+        if self.schedule != "sequential" and (self.method == "prices" or self.accuracy == "softmax"):
+            raise ValueError(
+                f"the {self.schedule} schedule is the paper's; set accuracy to bpr or mse, and method to divmf"
+            )
         return self
 
     @property

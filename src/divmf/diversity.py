@@ -28,7 +28,10 @@ class Lengths:
 
     listed   items of T: a block with c_b of |I| items holds k·c_b/|I| of a user's k recommendations on average
     extra    further items unmasked
-    skewed   scores that Reg_skew reads
+    skewed   scores that Reg_skew reads: those of T, or the k best of the block
+
+    Differs: k·c_b/|I| is taken to the nearest whole number, and at least 1. Reg_skew of one score is 0 whatever it is,
+    so where blocks are small it reads more than is listed.
     """
 
     listed: int
@@ -38,15 +41,23 @@ class Lengths:
     @classmethod
     def of(cls, config: TrainConfig, n_items: int, in_block: int) -> Self:
         """For a block of `in_block` of the items; the last block of an epoch may be smaller than the others."""
+        k = config.diversity_k or config.k
         n_blocks = math.ceil(n_items / min(config.columns or n_items, n_items))
+        share = math.ceil(k / n_blocks) if config.blocks == "release" else math.floor(k * in_block / n_items + 0.5)
+        listed = min(max(1, share), in_block)
         extra = math.ceil(config.unmask / n_blocks) if config.unmask_policy != "none" else 0
-        listed = math.ceil(config.k * in_block / n_items)
-        skewed = listed
-        if config.blocks == "release":
-            listed, skewed = math.ceil(config.k / n_blocks), min(config.k, in_block)
-        listed = min(listed, in_block)
         extra = min(extra, in_block - listed)
-        return cls(listed, extra, listed + extra if config.skew_rows == "kept" else skewed)
+        return cls(listed, extra, listed + extra if config.skew_rows == "kept" else min(k, in_block))
+
+    @property
+    def kept(self) -> int:
+        """Items of T, with the unmasked ones."""
+        return self.listed + self.extra
+
+    @property
+    def widest(self) -> int:
+        """Items of a row that are looked for."""
+        return max(self.kept, self.skewed)
 
 
 # entries of T that pass 1 remembers for pass 2 (a gigabyte); of larger blocks they are found again
@@ -65,9 +76,9 @@ def diversity_gradient(
     makes the chunks of its own users; c and the gradient of the items are summed.
     """
     lengths = Lengths.of(config, model.n_items, model.n_items if items is None else len(items))
-    best_only = config.unmask_policy == "top" or (lengths.extra == 0 and lengths.skewed <= lengths.listed)
+    best_only = config.unmask_policy == "top" or lengths.extra == 0
     place = comm.place(len(users))  # all processes must go the same way
-    fits = place.whole // place.processes * (lengths.listed + lengths.extra) <= REMEMBERED
+    fits = place.whole // place.processes * lengths.widest <= REMEMBERED
     if model.users.device.type == "cpu" and model.users.dtype == torch.float32 and best_only and fits:
         return gradient_by_kernel(model, users, items, seen, config, lengths, place)
     return gradient_by_chunks(model, users, items, seen, config, lengths, key, block_scores)
@@ -91,9 +102,8 @@ def gradient_by_kernel(
         np.ascontiguousarray(model.users.detach().numpy()[rows]), vectors, np.ascontiguousarray(vectors.T),
         np.ascontiguousarray(model.bias.numpy()[columns]), met.indptr, met.indices, np.float32(UNREACHABLE),
     )  # fmt: skip
-    width = lengths.listed + lengths.extra
-    n_skewed = min(lengths.skewed, width) if config.reg_skew else 0
-    total, *found = gradient_of(block, width, n_skewed, config.eps if config.reg_cov else None, place)
+    n_skewed = lengths.skewed if config.reg_skew else 0
+    total, *found = gradient_of(block, lengths.kept, n_skewed, config.eps if config.reg_cov else None, place)
     check(total, "diversity")
     for table, places, gradient in zip((model.users, model.items), (rows, columns), found, strict=True):
         table.grad = torch.zeros_like(table)
@@ -112,7 +122,7 @@ def gradient_by_chunks(
         vectors, bias, met = vectors[columns], bias[columns], seen[users][:, items]
     user_gradient, item_gradient = torch.zeros_like(model.users), torch.zeros_like(vectors)
     mass = vectors.new_zeros(len(vectors)) if config.reg_cov else None
-    width = lengths.listed + lengths.extra
+    width = lengths.kept
     remembered = torch.empty((len(users), width) if len(users) * width <= REMEMBERED else 0, dtype=torch.int32)
 
     def hide_seen(values: Tensor, rows: slice, value: float) -> None:
@@ -133,8 +143,9 @@ def gradient_by_chunks(
         return kept_items(scores, lengths.listed, lengths.extra, config.unmask_policy, drawn_for, key)
 
     def skewed_of(scores: Tensor, kept: Tensor) -> Tensor:
-        """The items Reg_skew reads: the first of the kept ones, or, with released blocks, more than T holds."""
-        inside = lengths.skewed <= lengths.listed or config.unmask_policy == "top" or config.skew_rows == "kept"
+        """The items Reg_skew reads: the first of the kept ones, or more of the best than T holds."""
+        best_first = lengths.kept if config.unmask_policy == "top" else lengths.listed
+        inside = lengths.skewed <= best_first or config.skew_rows == "kept"
         return kept[:, : lengths.skewed] if inside else top(scores, lengths.skewed)[0]
 
     total, log_z = 0.0, vectors.new_empty(len(users))

@@ -13,14 +13,14 @@ from divmf.clock import Clock
 from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.device import device_of
-from divmf.metrics import Measures, measure
+from divmf.metrics import Measures, measure_each
 from divmf.model import MF
 from divmf.prices import TOLERANCE, Bonus, Market, follow
 from divmf.runs import Run, restore_optimiser
 from divmf.split import Split
 from divmf.stakes import stake_of, stakes_of
 from divmf.topk import TopK, recommend_each
-from divmf.training import EPOCHS, epoch_rng, initial_model, optimisers_of
+from divmf.training import EPOCHS, Epoch, epoch_rng, initial_model, joint_epoch, optimisers_of
 from divmf.tuning import tuned
 from divmf.weights import Rows
 
@@ -48,23 +48,25 @@ class Training:
         """How many epochs of a phase there were."""
         return sum(point.phase == phase for point in self.points)
 
-    def epoch(self, phase: str) -> Point:
-        """Train one more epoch of a phase, measure it, keep it."""
+    def epoch(self, phase: str, work: Epoch | None = None) -> Point:
+        """Train one more epoch of a phase (by `work`, if it is not the phase's own), measure it, keep it."""
         number, began = self.done(phase) + 1, time.perf_counter()
         rng = epoch_rng(self.config.seed, phase, number)
         if phase == ACCURACY:
             self.optimisers[phase].param_groups[0]["lr"] = self.config.rate(number)
         with self.clock.phase(f"{phase} epochs"):
-            loss = EPOCHS[phase](self.model, self.split.train, self.config, self.optimisers[phase], rng)
+            loss = (work or EPOCHS[phase])(self.model, self.split.train, self.config, self.optimisers[phase], rng)
         return self.keep(phase, number, loss, time.perf_counter() - began)
 
     def keep(self, phase: str, number: int, loss: float | None = None, seconds: float | None = None) -> Point:
         """Measure the model as it is now and write the point down."""
         with self.clock.phase("validation metrics"):
-            valid, test = measure_both(self.model, self.split, self.config.k)
+            valid, test = measure_both(self.model, self.split, self.config.k, self.config.diversity_k)
         point = Point(phase, number, valid, test, loss=loss, seconds=seconds)
         self.points.append(point)
         with self.clock.phase("writing"):
+            if phase == ACCURACY and self.config.carry_adam and self.curve.base is point:
+                self.run.record_moments(self.optimisers[ACCURACY])  # before the state: an epoch made again is the same
             self.run.record(self.curve, self.model, self.optimisers)
         log.info(
             "%s epoch %d: loss %s, validation nDCG %.4f, coverage %.3f, Gini %.3f",
@@ -124,7 +126,7 @@ def sequential(training: Training) -> Iterator[Point]:
     if not training.done(DIVERSITY):
         training.restore_best()
         if config.carry_adam:
-            carry(training.optimisers[ACCURACY], training.optimisers[DIVERSITY])
+            training.run.restore_moments(training.optimisers[DIVERSITY], training.model.n_users)
     while training.done(DIVERSITY) < config.diversity_epochs:
         yield training.epoch(DIVERSITY)
 
@@ -252,7 +254,13 @@ def alternating(training: Training) -> Iterator[Point]:
         yield training.epoch("diversity")
 
 
-SCHEDULES = {"sequential": sequential, "alternating": alternating}
+def joint(training: Training) -> Iterator[Point]:
+    """L_total = L_acc + L_div minimised directly, Sec. 3.3.1: n_ep epochs of steps on both at once."""
+    while training.done(DIVERSITY) < training.config.diversity_epochs:
+        yield training.epoch(DIVERSITY, joint_epoch)
+
+
+SCHEDULES = {"sequential": sequential, "alternating": alternating, "joint": joint}
 
 
 def converged(training: Training) -> bool:
@@ -264,20 +272,20 @@ def converged(training: Training) -> bool:
     return len(epochs) - best >= training.config.patience or len(epochs) >= training.config.epochs
 
 
-def carry(before: torch.optim.Adam, after: torch.optim.Adam) -> None:
-    """Adam's moments of one phase for the next."""
-    for parameter, moments in before.state.items():
-        after.state[parameter] = {name: tensor.clone() for name, tensor in moments.items()}
+def measure_both(model: MF, split: Split, k: int, other: int | None = None) -> tuple[Measures, Measures]:
+    """Validation (train out of the lists) and test (train and validation out), scoring once.
 
-
-def measure_both(model: MF, split: Split, k: int) -> tuple[Measures, Measures]:
-    """Validation (train out of the lists) and test (train and validation out), scoring once."""
+    other: another length of a list, whose metrics are called `ndcg@10` and so on
+    """
     results = []
-    lists = recommend_each(model, [split.train.matrix, split.seen], k)
+    lengths = [k] if other is None else [k, other]
+    lists = recommend_each(model, [split.train.matrix, split.seen], min(max(lengths), split.n_items))
     popularity = comm.total(split.train.popularity)
     for (items, scores), part in zip(lists, (split.valid, split.test), strict=True):
         found = TopK(items, scores, split.user_ids, split.item_ids)
-        results.append(measure(found, part.matrix, popularity))
+        each = measure_each(found, part.matrix, popularity, lengths)
+        further = {f"{name}@{other}": value for name, value in each[lengths[-1]].items() if other is not None}
+        results.append(each[k] | further)
     return results[0], results[1]
 
 

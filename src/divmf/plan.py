@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from divmf.config import TrainConfig
 from divmf.kernels.rows import rows_at_once
 from divmf.prices import WIDTH, bins
-from divmf.steps import is_large, pairs_per_step
+from divmf.steps import batch_shape, is_large, n_steps_of
 from divmf.threads import PART_BYTES, PARTS, part_bounds, threads
 
 # measured: Python with torch, numba's compiled kernels and polars; alone, torch is loaded when the data is read
@@ -66,7 +66,7 @@ class Job:
     @property
     def steps(self) -> int:
         """Steps of an accuracy epoch."""
-        return math.ceil(self.interactions / pairs_per_step(self.config)) if self.samples else 1
+        return n_steps_of(self.interactions, self.config) if self.samples else 1
 
     @property
     def curve_phase(self) -> str:
@@ -113,12 +113,11 @@ def standing(job: Job, vector_bytes: int, seen: bool = False) -> Bytes:
 def accuracy_only(job: Job) -> Bytes:
     """What an accuracy epoch adds."""
     if job.samples:
-        rows, order = job.own_users + job.items, {"order of pairs": 8 * job.own_pairs}
-        config = job.config
+        rows, config = job.own_users + job.items, job.config
         if config.adam == "dense" or (config.adam is None and not is_large(job.users + job.items, config)):
-            return order | {"gradients": 4 * config.dim * rows}
+            return {"gradients": 4 * config.dim * rows}
         # values beside the moments, and the moments once more while they are written
-        return order | {"last steps of rows": 8 * rows, "rows side by side": 8 * config.dim * rows}
+        return {"last steps of rows": 8 * rows, "rows side by side": 8 * config.dim * rows}
     return {"sums of parts": sums_of_parts(job), "scores": scores(job)}
 
 
@@ -164,9 +163,9 @@ def wire(job: Job) -> Bytes:
     gradient, counts = exact * job.item_table, 8 * job.items
     found = {"measuring": round(summed * 3 * counts)}
     if job.samples:
-        pairs = pairs_per_step(job.config)
-        touched = min(job.items, pairs * (1 + job.config.negatives))
-        drawn = 4 * (1 + job.config.negatives) * pairs  # which items they are
+        rows, each = batch_shape(job.config)
+        touched = min(job.items, rows * (1 + each))
+        drawn = 4 * (1 + each) * rows  # which items they are
         found["accuracy"] = round(job.steps * (summed * 4 * job.config.dim * touched + others / job.processes * drawn))
     else:
         found["accuracy"] = round(summed * gradient)

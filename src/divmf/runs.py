@@ -6,6 +6,7 @@ interactions.parquet   the split, by number
 epochs.jsonl           a line an epoch: its point of the curve
 points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's prices and scales of users; 000 is the model
                        before diversifying
+points/adam.safetensors where the diversity phase begins with them: Adam's moments of that model
 tuned.json             settings chosen on validation, and what was tried
 state.safetensors      weights and optimiser after the last epoch, to resume from
 picked.json            the operating point chosen
@@ -209,6 +210,20 @@ class Run:
         self.append(point)
         state = model.tensors() | optimiser_tensors(optimisers)
         write_tensors(self.state_file, state, {"epochs": str(len(curve.points))})
+
+    @property
+    def moments_file(self) -> Path:
+        """Where Adam's moments of the model before diversifying are."""
+        return self.folder / "points" / "adam.safetensors"
+
+    def record_moments(self, optimiser: Any) -> None:
+        """Keep Adam's moments of the best accuracy epoch so far."""
+        write_tensors(self.moments_file, optimiser_tensors({"best": optimiser}))
+
+    def restore_moments(self, optimiser: Any, n_users: int) -> None:
+        """Give an optimiser the moments kept last; there are none where no accuracy epoch was trained."""
+        if comm.shared(self.moments_file.exists()):
+            restore_optimiser("best", optimiser, read_tensors(self.moments_file, Rows.of(n_users)))
 
     def resume(self, n_users: int) -> dict[str, Tensor]:
         """The last state; lines of the log that it does not cover (an epoch cut short) are taken back. Empty if new.

@@ -12,8 +12,7 @@ from divmf.interactions import Interactions
 from divmf.threads import Place, ahead
 
 BITS = 1 << 26  # bytes that a table of who has met what may take, a bit each; beyond, rows are searched
-SLAB, SLABS = 1 << 14, 16  # pairs drawn at a time: enough that threads seldom meet, but an epoch has several
-SHUFFLED = 1 << 23  # up to so many, each process draws the order of all; of more, the places of its own
+SLAB, SLABS = 1 << 14, 16  # rows drawn at a time: enough that threads seldom meet, but an epoch has several
 
 
 def draw_key(rng: np.random.Generator) -> int:
@@ -21,42 +20,25 @@ def draw_key(rng: np.random.Generator) -> int:
     return int(rng.integers(0, 2**63))
 
 
-class Batches(NamedTuple):
-    """What one process has of random batches of a size.
+def dealt(first: int, last: int, whole: int, key: int, own: range) -> tuple[Array, Array]:
+    """What of a process's own numbers stands at the places first … last − 1 of a random order of 0 … whole − 1.
 
-    order    (n,) its numbers, from 0, batch by batch
-    bounds   (n_batches + 1,) where in `order` the batches begin; they are those of all processes, so some may be empty
-    places   (n,) with `first` added, what a draw for each of them belongs to: the same for any number of processes
+    The numbers, and where among those places they stand, ascending; the order is the same for any number of processes.
     """
+    from divmf.kernels.shuffle import shuffled
 
-    order: Array
-    bounds: Array
-    places: Array
-    first: int
-
-
-def dealt(n: int, size: int, rng: np.random.Generator, place: Place) -> Batches:
-    """All numbers below place.whole, dealt into batches; what is in them of the n of this process."""
-    from divmf.kernels.shuffle import shuffled_batches
-
-    first, whole, _ = place
-    if whole > SHUFFLED:
-        order, bounds = shuffled_batches(first, n, whole, size, draw_key(rng))
-        return Batches(order, bounds, order, first)
-    shuffled = np.arange(whole, dtype=np.int32)
-    rng.shuffle(shuffled)
-    if n == whole:
-        return Batches(shuffled, np.append(np.arange(0, whole, size), whole), np.arange(whole, dtype=np.int32), 0)
-    places = np.flatnonzero((shuffled >= first) & (shuffled < first + n))
-    bounds = np.searchsorted(places, np.append(np.arange(0, whole, size), whole))
-    return Batches(shuffled[places] - first, bounds, places, 0)
+    numbers = shuffled(first, last, whole, key)
+    if len(own) == whole:
+        return numbers, np.arange(last - first)
+    places = np.flatnonzero((numbers >= own.start) & (numbers < own.stop))
+    return numbers[places], places
 
 
 class Slab(NamedTuple):
     """Some batches of pairs, one behind the other.
 
     users, met   (n,)
-    unmet        items not met, (n, negatives)
+    unmet        items not met, (n, each)
     bounds       where the batches begin, and where the last one ends; with several processes, one may be empty
     """
 
@@ -71,31 +53,51 @@ class Slab(NamedTuple):
             yield self.users[first:last], self.met[first:last], self.unmet[first:last]
 
 
-def slabs(train: Interactions, size: int, negatives: int, rng: np.random.Generator) -> Iterator[Slab]:
-    """All pairs once, in random batches of `size`, many batches at a time.
+def slabs(
+    train: Interactions,
+    size: int,
+    negatives: int,
+    rng: np.random.Generator,
+    each: int = 1,
+    n_batches: int | None = None,
+) -> Iterator[Slab]:
+    """Every pair with `negatives` items not met, in random batches of `size` rows, many batches at a time.
 
-    Of several processes, each has the pairs of its own users of every batch. A draw belongs to a pair, or to its place
-    in the order, so nothing of it depends on how many processes, threads or batches there are.
+    n_batches: so many, nearly equal ones instead
+    each: items not met in a row. 1: rows are triples (user, item met, item not met), shuffled one by one; `negatives`:
+    they are pairs with all their items not met. The items drawn for a pair are the same either way.
+
+    Of several processes, each has the rows of its own users of every batch. A draw belongs to a pair, so nothing of it
+    depends on how many processes, threads or batches there are.
     """
     from divmf.kernels.draw import mark
     from divmf.kernels.draw import negatives as draw_negatives
 
-    matrix = train.matrix
-    order, bounds, places, first = dealt(len(train), size, rng, comm.place(len(train)))
-    key, row = draw_key(rng), (train.n_items + 7) // 8
+    matrix, place, repeats = train.matrix, comm.place(len(train)), negatives // each
+    whole, own = repeats * place.whole, range(repeats * place.first, repeats * (place.first + len(train)))
+    order, key, row = draw_key(rng), draw_key(rng), (train.n_items + 7) // 8
     met = np.zeros((train.n_users, row) if train.n_users * row <= BITS else (0, 0), dtype=np.uint8)
     mark(matrix.indptr, matrix.indices, met)
-    at_once = max(1, min(SLAB // size, (len(bounds) - 1) // SLABS))
+    ends = np.append(np.arange(0, whole, size), whole)
+    if n_batches is not None:
+        size, ends = max(1, whole // n_batches), whole * np.arange(n_batches + 1) // n_batches
+    at_once = max(1, min(SLAB // size, (len(ends) - 1) // SLABS))
 
     def draw(batch: int) -> Slab:
-        own = bounds[batch : batch + at_once + 1]
-        chosen, where = order[own[0] : own[-1]], places[own[0] : own[-1]]
+        bounds = ends[batch : batch + at_once + 1]
+        rows, places = dealt(bounds[0], bounds[-1], whole, order, own)
+        chosen = rows // repeats - place.first
         users, items = train.users[chosen], train.items[chosen]
-        drawn = np.empty((len(chosen), negatives), dtype=items.dtype)
-        draw_negatives(users, items, where, first, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
-        return Slab(users, items, drawn, own - own[0])
+        drawn = np.empty((len(chosen), each), dtype=items.dtype)
+        draw_negatives(users, items, rows, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
+        return Slab(users, items, drawn, np.searchsorted(places, bounds - bounds[0]))
 
-    yield from ahead(draw, range(0, len(bounds) - 1, at_once))
+    yield from ahead(draw, range(0, len(ends) - 1, at_once))
+
+
+def n_blocks(n_users: int, n_items: int, rows: int | None, columns: int | None) -> int:
+    """How many mini-batches `submatrices` gives, of the users of all processes."""
+    return -(-n_users // min(rows or n_users, n_users)) * -(-n_items // min(columns or n_items, n_items))
 
 
 def submatrices(
@@ -108,11 +110,11 @@ def submatrices(
     """
     place = place or Place(0, n_users, 1)
     rows, columns = min(rows or place.whole, place.whole), min(columns or n_items, n_items)
-    order, bounds = np.arange(n_users), np.array([0, n_users])
-    if rows < place.whole:
-        order, bounds, *_ = dealt(n_users, rows, rng, place)
-    for start, end in pairwise(bounds):
-        block = np.sort(order[start:end]).astype(np.int64)
+    key, own = draw_key(rng), range(place.first, place.first + n_users)
+    for start in range(0, place.whole, rows):
+        block = np.arange(n_users)
+        if rows < place.whole:
+            block = np.sort(dealt(start, min(start + rows, place.whole), place.whole, key, own)[0] - place.first)
         if columns == n_items:
             yield block, None
             continue

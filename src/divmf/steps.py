@@ -4,7 +4,7 @@ Each takes the same arguments and returns the sum of the losses; Adam's moments 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -42,14 +42,61 @@ def touches_rows(model: MF, config: TrainConfig) -> bool:
 def is_large(n_rows: int, config: TrainConfig) -> bool:
     """Whether passing over all rows costs more than fetching those of a batch.
 
-    Measured in cache: a row passed over costs 14 ns, a row fetched and put back 42, and a sample touches about one.
+    Measured in cache: a row passed over costs 14 ns, a row fetched and put back 42, and a batch fetches most of its
+    rows once: of triples, three each.
     """
-    return n_rows > 4 * config.batch
+    size, each = batch_shape(config)
+    return 3 * n_rows > 8 * size * (2 + each)
 
 
-def pairs_per_step(config: TrainConfig) -> int:
-    """Items met in a batch."""
-    return max(1, config.batch // config.negatives)
+def batch_shape(config: TrainConfig) -> tuple[int, int]:
+    """Rows of a batch, and items not met in each.
+
+    The squared error counts an item met once, however many are drawn for it, so its rows are pairs.
+    """
+    each = config.negatives if config.shuffle == "pairs" or config.accuracy == "mse" else 1
+    return max(1, config.batch // each), each
+
+
+def n_steps_of(n_pairs: int, config: TrainConfig) -> int:
+    """Steps of an epoch over so many pairs."""
+    size, each = batch_shape(config)
+    return math.ceil(n_pairs * (config.negatives // each) / size)
+
+
+def batches_of(
+    train: Interactions, config: TrainConfig, rng: np.random.Generator, n_batches: int | None = None
+) -> Iterator[Slab]:
+    """What the steps of an epoch look at; n_batches: how many there are, whatever the configured size."""
+    size, each = batch_shape(config)
+    return slabs(train, size, config.negatives, rng, each, n_batches)
+
+
+def add_accuracy_gradient(model: MF, config: TrainConfig, samples: tuple[Array, Array, Array]) -> float:
+    """Add the gradient of L_acc of some samples (users, items met, not met) to the parameters' .grad; its value.
+
+    Of several processes, each has the samples of its own users; the gradient of the items is summed.
+    """
+    user_gradient, item_gradient = model.users.grad, model.items.grad
+    assert user_gradient is not None
+    assert item_gradient is not None
+    if model.users.device.type == "cpu":
+        from divmf.kernels.pairs import add_gradients
+
+        users, items, bias = (table.detach().numpy() for table in model.tensors().values())
+        added: Any = np.zeros_like(users), np.zeros_like(items)
+        loss = add_gradients(config.accuracy == "bpr", users, items, bias, added, *samples)
+        of_users, of_items = map(torch.from_numpy, added)
+    else:
+        chosen, met, unmet = (torch.from_numpy(part).to(model.users.device) for part in samples)
+        with torch.enable_grad():
+            whole = batch_loss(model, config, chosen, torch.cat([met[:, None], unmet], dim=1))
+            of_users, of_items = torch.autograd.grad(whole, [model.users, model.items])
+        loss = float(whole.detach())
+    comm.add_up(of_items)
+    user_gradient += of_users
+    item_gradient += of_items
+    return loss
 
 
 def by_autograd(
@@ -57,7 +104,7 @@ def by_autograd(
 ) -> float:
     """The equations of `losses`, differentiated by torch."""
     total, rows_alone = 0.0, touches_rows(model, config)
-    for slab in slabs(train, pairs_per_step(config), config.negatives, rng):
+    for slab in batches_of(train, config, rng):
         for batch in slab.batches():
             users, positives, negatives = (torch.from_numpy(part).to(model.users.device) for part in batch)
             items = torch.cat([positives[:, None], negatives], dim=1)  # (b, 1 + n)
@@ -104,7 +151,7 @@ def on_all_rows(
     gradients, group = (np.zeros_like(users), np.zeros_like(items)), optimiser.param_groups[0]
     how, is_bpr, bias = (group["lr"], group["weight_decay"]), config.accuracy == "bpr", model.bias.numpy()
     done, total, alone = steps_done(model, optimiser), 0.0, comm.size() == 1
-    for slab in slabs(train, pairs_per_step(config), config.negatives, rng):
+    for slab in batches_of(train, config, rng):
         if alone:
             total += train_pairs(is_bpr, *tables, bias, moments, gradients, done, *how, *slab)
         else:
@@ -125,12 +172,12 @@ def on_touched_rows(
 
     users, items = (side_by_side(table, optimiser) for table in (model.users, model.items))
     seen = np.zeros((model.n_users, 2), dtype=np.int32), np.zeros((model.n_items, 2), dtype=np.int32)
-    done, size = steps_done(model, optimiser), pairs_per_step(config)
-    n_steps, rate = math.ceil(comm.place(len(train)).whole / size), optimiser.param_groups[0]["lr"]
+    done, (size, each) = steps_done(model, optimiser), batch_shape(config)
+    n_steps, rate = n_steps_of(comm.place(len(train)).whole, config), optimiser.param_groups[0]["lr"]
     left, step, total = fading(done, n_steps, users.dtype), 0, 0.0
-    room = room_for(size, users), room_for(size * (1 + config.negatives), items)
+    room = room_for(size, users), room_for(size * (1 + each), items)
     train_slab = train_rows if comm.size() == 1 else train_shared_rows
-    for slab in slabs(train, size, config.negatives, rng):
+    for slab in batches_of(train, config, rng):
         total += train_slab(
             config.accuracy == "bpr", users, items, model.bias.numpy(), seen, left, done, step, rate, config.decay,
             *room, *slab,

@@ -1,5 +1,7 @@
 """The two phases of Algorithm 1, an epoch at a time: first accuracy, then diversity, on the same parameters."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
@@ -9,9 +11,9 @@ from divmf.device import device_of
 from divmf.diversity import diversity_gradient
 from divmf.interactions import Interactions
 from divmf.model import MF
-from divmf.sampling import draw_key, submatrices
+from divmf.sampling import draw_key, n_blocks, submatrices
 from divmf.softmax import softmax_gradient
-from divmf.steps import steps_for, touches_rows
+from divmf.steps import add_accuracy_gradient, batches_of, steps_for, touches_rows
 
 
 def epoch_rng(seed: int, phase: str, epoch: int) -> np.random.Generator:
@@ -73,4 +75,23 @@ def diversity_epoch(
     return check(total / place.whole, "diversity")
 
 
-EPOCHS = {"accuracy": accuracy_epoch, "diversity": diversity_epoch}
+def joint_epoch(
+    model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Optimizer, rng: np.random.Generator
+) -> float:
+    """Steps on L_total = L_acc + L_div, Sec. 3.3.1; the mean loss of a user.
+
+    A step has a mini-batch of L_div, and as large a share of the samples of L_acc: all, where it has the whole matrix.
+    """
+    place, sizes = comm.place(model.n_users), (config.rows, config.columns)
+    blocks = submatrices(model.n_users, model.n_items, *sizes, rng, place)
+    slabs = batches_of(train, config, rng, n_blocks(place.whole, model.n_items, *sizes))
+    total, own = 0.0, 0.0
+    for (users, items), samples in zip(blocks, (batch for slab in slabs for batch in slab.batches()), strict=True):
+        total += diversity_gradient(model, users, items, train.matrix, config, draw_key(rng))
+        own += add_accuracy_gradient(model, config, samples)
+        optimiser.step()
+    return check((total + float(comm.total(own))) / place.whole, "joint")
+
+
+Epoch = Callable[[MF, Interactions, TrainConfig, torch.optim.Adam, np.random.Generator], float]
+EPOCHS: dict[str, Epoch] = {"accuracy": accuracy_epoch, "diversity": diversity_epoch}

@@ -74,7 +74,7 @@ def plain_fairmatch(wide, k, t, alpha, beta):
         found.sort(key=lambda item: round_of[item])
         n_new = min(round(beta * k), len(found))
         kept = sorted(mine, key=lambda item: visible[item])
-        chosen.append(kept[: len(kept) - n_new] + found[:n_new])
+        chosen.append(kept[: len(kept) - n_new] + found[:n_new] if n_new else mine)
     return chosen
 
 
@@ -89,7 +89,7 @@ def test_rounds_find_what_an_independent_flow_finds(wide, t, alpha, divide):
 def test_fairmatch_replaces_the_most_visible_as_a_plain_loop_does(wide, k, t, beta):
     expected = plain_fairmatch(wide, k, t, 0.5, beta)
     assert items_of(fairmatch(wide, k, t=t, beta=beta, order="method")) == expected
-    assert items_of(fairmatch(wide, k, t=t, beta=beta)) == by_score(wide, expected)
+    assert items_of(fairmatch(wide, k, t=t, beta=beta, order="score")) == by_score(wide, expected)
 
 
 def test_the_rare_candidate_is_found_first_by_hand():

@@ -28,7 +28,7 @@ every_method = pytest.mark.parametrize(
 )
 
 
-def run(method, wide, k, value, order="score", train=None):
+def run(method, wide, k, value, order="method", train=None):
     train = make_train(wide) if train is None else train
     return method.run(wide, k, {method.knob: value, "order": order}, train, seed=3)
 
@@ -58,7 +58,9 @@ def test_lists_hold_k_distinct_candidates_or_all_there_are(method, data):
 @given(data=st.data())
 def test_the_neutral_end_of_the_knob_is_the_models_own_list(method, data):
     wide, k = data.draw(candidates()), data.draw(st.integers(1, 4))
-    assert items_of(run(method, wide, k, method.neutral)) == [[item for item, _ in row[:k]] for row in rows_of(wide)]
+    own = [[item for item, _ in row[:k]] for row in rows_of(wide)]
+    assert items_of(run(method, wide, k, method.neutral)) == own
+    assert items_of(run(method, wide, k, method.neutral, "score")) == own
 
 
 @every_method

@@ -43,6 +43,6 @@ def test_the_flow_reaches_as_many_items_as_augmenting_paths_do(wide, k, t_h):
     wanted = [[item for item, value in r.items() if value >= t_h] for r in units]
     assert len(everything) == most_different_items(wanted, k)
     expected = [filled_up(row, chosen, k) for row, chosen in zip(rows_of(wide), given_items, strict=True)]
-    lists = maxflow_coverage(wide, k, t_h=t_h)
+    lists = maxflow_coverage(wide, k, t_h=t_h, order="score")
     assert items_of(lists) == by_score(wide, expected)
     assert (lists.counts > 0).sum() >= len(everything)

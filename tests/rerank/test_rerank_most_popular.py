@@ -15,4 +15,4 @@ def test_most_popular_takes_the_largest_of_what_the_equation_says(wide, k, weigh
         for r in units_of(wide)
     ]
     assert items_of(most_popular(wide, k, train=train, weight=weight, order="method")) == expected
-    assert items_of(most_popular(wide, k, train=train, weight=weight)) == by_score(wide, expected)
+    assert items_of(most_popular(wide, k, train=train, weight=weight, order="score")) == by_score(wide, expected)

@@ -82,10 +82,10 @@ def test_a_method_that_needs_train_says_so(method):
 @pytest.mark.parametrize(
     ("function", "text", "message"),
     [
-        (kwon, "T=1", "kwon has no setting 'T'; it has t_r, t_h, ranking, order"),
+        (kwon, "T=1", "kwon has no setting 'T'; it has t_r, t_h, ranking, scale, order"),
         (kwon, "t_r=1.5", r"kwon: t_r='1.5' is not allowed; choose 0 to 1"),
         (kwon, "t_r=nan", r"kwon: t_r='nan' is not allowed"),
-        (kwon, "order=best", r"order='best' is not allowed; choose score \| method"),
+        (kwon, "order=best", r"order='best' is not allowed; choose method \| score"),
         (fairmatch, "t=2.5", r"t='2.5' is not allowed; choose whole, 1 or more"),
         (fairmatch, "t=many", r"t='many' is not allowed"),
         (uimatch, "c=0", r"c='0' is not allowed; choose above 0"),
@@ -110,7 +110,9 @@ def test_texts_become_values_of_the_right_type():
 
 def test_plain_calls_are_checked_like_the_command_line():
     wide = make_candidates(0)
-    with pytest.raises(ValueError, match="kwon has no setting 'T'; it has k, t_r, t_h, ranking, train, order"):
+    with pytest.raises(
+        ValueError, match="kwon has no setting 'T'; it has k, t_r, t_h, ranking, scale, train, lowest, order"
+    ):
         kwon(wide, 3, T=1)
     with pytest.raises(ValueError, match=r"kwon: t_r=-0.1 is not allowed"):
         kwon(wide, k=3, t_r=-0.1)

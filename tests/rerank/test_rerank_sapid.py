@@ -26,7 +26,7 @@ def plain_sapid(wide, k, c, drop, popularity):
         )[:k]
         for item in chosen:
             counts[item] += 1
-        lists.append(chosen)
+        lists.append(chosen if c > k else [item for item, _ in row[:k]])
     return lists
 
 
@@ -36,7 +36,7 @@ def test_sapid_serves_users_in_order_as_a_plain_loop_does(wide, k, c, drop):
     train = make_train(wide)
     expected = plain_sapid(wide, k, c, drop, train.popularity.tolist())
     assert items_of(sapid(wide, k, train=train, c=c, drop=drop, order="method")) == expected
-    assert items_of(sapid(wide, k, train=train, c=c, drop=drop)) == by_score(wide, expected)
+    assert items_of(sapid(wide, k, train=train, c=c, drop=drop, order="score")) == by_score(wide, expected)
 
 
 def test_the_pool_ends_at_the_last_large_drop_by_hand():
@@ -46,4 +46,5 @@ def test_the_pool_ends_at_the_last_large_drop_by_hand():
     train = Interactions.from_frame(pl.DataFrame({"user_id": [7] * 5, "item_id": range(5)}))
     two = TopK(np.tile(wide.items, (2, 1)), np.tile(scores, (2, 1)), pl.Series([7, 8]), wide.item_ids)
     assert items_of(sapid(wide, 2, train=train, c=5)) == [[0, 1]]
-    assert items_of(sapid(two, 2, train=train, c=5)) == [[0, 1], [0, 2]]
+    assert items_of(sapid(two, 2, train=train, c=5)) == [[0, 1], [2, 0]]  # item 2 is the one that nobody has yet
+    assert items_of(sapid(two, 2, train=train, c=5, order="score")) == [[0, 1], [0, 2]]

@@ -39,7 +39,7 @@ def test_uimatch_gives_pairs_as_a_plain_loop_does(wide, k, c, gamma):
     capacity = [max(1, min(round(each), places)) for each in share]
     expected = plain_uimatch(wide, k, capacity, units_of(wide))
     assert items_of(uimatch(wide, k, c=c, gamma=gamma, train=train, order="method")) == expected
-    assert items_of(uimatch(wide, k, c=c, gamma=gamma, train=train)) == by_score(wide, expected)
+    assert items_of(uimatch(wide, k, c=c, gamma=gamma, train=train, order="score")) == by_score(wide, expected)
 
 
 @some
@@ -76,7 +76,7 @@ def test_the_best_pair_takes_the_last_copy_by_hand(caplog):
     wide = TopK(items, scores, pl.Series(["a", "b"]), pl.Series(range(3)))
     assert items_of(uimatch(wide, 1, gamma=0)) == [[0], [2]]
     with caplog.at_level(logging.INFO):
-        assert items_of(uimatch(wide, 3, gamma=0, c=0.1)) == [[0, 1, 2], [0, 2, 1]]
+        assert items_of(uimatch(wide, 3, gamma=0, c=0.1, order="score")) == [[0, 1, 2], [0, 2, 1]]
     assert "3 of 6 places are given over" in caplog.text
 
 

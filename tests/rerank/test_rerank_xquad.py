@@ -37,7 +37,7 @@ def test_xquad_appends_as_a_plain_loop_does(wide, k, weight, head):
     train = make_train(wide)
     expected = plain_xquad(wide, k, train, weight, head)
     assert items_of(xquad(wide, k, train=train, weight=weight, head=head, order="method")) == expected
-    assert items_of(xquad(wide, k, train=train, weight=weight, head=head)) == by_score(wide, expected)
+    assert items_of(xquad(wide, k, train=train, weight=weight, head=head, order="score")) == by_score(wide, expected)
 
 
 def test_a_user_unknown_in_training_has_the_average_taste():

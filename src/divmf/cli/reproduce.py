@@ -29,15 +29,15 @@ def reproduce(
 ) -> None:
     """The paper's experiments: figures, tables, its claims and whether they held here.
 
-    q1 DivMF beside four baselines and stronger methods · q2 its two regularizers · q3 sequential or alternating
-    training · q4 which items are unmasked · q5 mini-batches.
+    q1 DivMF beside four baselines and stronger methods · q2 its two regularizers · q3 sequential, alternating or
+    joint training · q4 which items are unmasked · q5 mini-batches.
 
     Everything trained is kept in the folder under a hash of the data and the settings: questions share it, and a
     stopped command goes on where it was. Example:
 
       divmf reproduce all --dataset ml-100k -o ml-100k
     """
-    from divmf.datasets import open_data
+    from divmf.datasets import open_data, resolve
     from divmf.experiments.recipe import QUESTIONS, read_recipe
     from divmf.experiments.reproduce import claim_folder, read_answers, write_answer
 
@@ -45,8 +45,8 @@ def reproduce(
     if unknown := [name for name in questions if name not in (*QUESTIONS, "all")]:
         raise ValueError(f"there is no question {unknown[0]!r}; choose {', '.join(QUESTIONS)}, or all")
     chosen = read_recipe(dataset, recipe, k_core)
-    data = open_data(dataset)
-    data = data.k_core(chosen.core) if chosen.core else data
+    raw = open_data(resolve(dataset)[0])
+    data = raw.k_core(chosen.core) if chosen.core else raw
     about = claim_folder(output, dataset, chosen, data)
     out.note(f"{chosen.title}: {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")
     logging.getLogger("divmf.rerank").setLevel(logging.ERROR)  # what a sweep passes through is no news
@@ -56,7 +56,7 @@ def reproduce(
     flags = "".join([f" --seeds {seeds}" if seeds != 3 else "", f" --k-core {k_core}" if k_core is not None else "",
                      f" --recipe {recipe}" if recipe else ""])  # fmt: skip
     line = f"divmf reproduce {' '.join(answer.name for answer in told)} --dataset {dataset} -o {output}{flags}"
-    write_pages(output, told, data, about, chosen.base(0).k, line)
+    write_pages(output, told, raw, about, chosen.base(0).k, line)
     claims = [claim for answer in told for claim in answer.claims if answer.name in asked]
     out.table(
         f"{chosen.title}: the claims, with {seeds} seeds",
@@ -87,7 +87,7 @@ def answers(out: Out, output: Path, data: Any, recipe: Any, asked: list[str], se
         raise
 
 
-def write_pages(output: Path, told: Any, data: Any, about: dict[str, Any], k: int, line: str) -> None:
+def write_pages(output: Path, told: Any, raw: Any, about: dict[str, Any], k: int, line: str) -> None:
     """report.html, results.md and the figures."""
     from divmf.files import replacing
     from divmf.report.charts import save_spec
@@ -95,7 +95,7 @@ def write_pages(output: Path, told: Any, data: Any, about: dict[str, Any], k: in
     from divmf.report.page import made_by, write_page
     from divmf.report.reproduce import Reproduction, sections
 
-    page = Reproduction(told, data, about, k)
+    page = Reproduction(told, raw, about, k)
     parts, figures = sections(page), output / "figures"
     figures.mkdir(exist_ok=True)
     for name, chart in page.figures.items():

@@ -13,9 +13,10 @@ import polars as pl
 from divmf.curve import Curve, Point
 from divmf.estimator import Recommender
 from divmf.fitting import refine
+from divmf.ids import Array
 from divmf.metrics import Estimate, compare, evaluate, measure
 from divmf.rerank import METHODS, Method
-from divmf.rerank.sweep import grid_place, knob_between, sweep_points, unseen
+from divmf.rerank.sweep import grid_place, knob_between, lowest_of_parts, sweep_points, unseen
 from divmf.runs import Run
 from divmf.split import Split
 from divmf.topk import TopK
@@ -63,9 +64,9 @@ def rivals(
     base = Recommender(run.model(curve.base), split, curve.base, config.k)
     for each in (run, *also):
         yield own_rival(each, split)
-    candidates = base.lists(min(width, split.n_items), seen="train")
+    candidates, lowest = base.lists(min(width, split.n_items), seen="train"), lowest_of_parts(base.weights, split)
     for name in METHODS if methods is None else methods:
-        yield rival_of(METHODS[name], candidates, split, config.k, seed)
+        yield rival_of(METHODS[name], candidates, split, config.k, seed, lowest)
 
 
 def own_rival(run: Run, split: Split) -> Rival:
@@ -81,18 +82,22 @@ def own_rival(run: Run, split: Split) -> Rival:
     return Rival(NAMES[run.config.method], Curve(curve.operating), lists, spent)
 
 
-def rival_of(method: Method, candidates: TopK, split: Split, k: int, seed: int) -> Rival:
+def rival_of(
+    method: Method, candidates: TopK, split: Split, k: int, seed: int, lowest: Mapping[str, Array] | None = None
+) -> Rival:
     """A reranker's curve over its grid, for each of its variants, refined where the losses of interest are crossed."""
     points: list[Point] = []
     settings: list[Mapping[str, Any]] = []
     for variant in method.variants:
-        made = list(sweep_points(candidates, method, split, k, settings=variant, seed=seed))
+        made = list(sweep_points(candidates, method, split, k, settings=variant, seed=seed, lowest=lowest))
         for loss in LOSSES:
             for _ in range(REFINEMENTS):
                 between = crossing(made, loss, whole=method.counts)
                 if between is None:
                     break
-                made += sweep_points(candidates, method, split, k, grid=[between], settings=variant, seed=seed)
+                made += sweep_points(
+                    candidates, method, split, k, grid=[between], settings=variant, seed=seed, lowest=lowest
+                )
         made.sort(key=lambda point: grid_place(point.knob, method.grid))
         points += made
         settings += [variant] * len(made)
@@ -102,7 +107,7 @@ def rival_of(method: Method, candidates: TopK, split: Split, k: int, seed: int) 
         return {**settings[points.index(point)], method.knob: point.knob}
 
     def lists(point: Point) -> TopK:
-        return method.run(known, k, settings_at(point), split.train, seed)
+        return method.run(known, k, settings_at(point), split.train, seed, None if lowest is None else lowest["test"])
 
     seconds = max(point.seconds or 0.0 for point in points) / 2  # a point makes two lists: validation and test
     return Rival(method.name, Curve(tuple(points)), lists, seconds, settings_at)

@@ -16,9 +16,10 @@ from divmf.experiments.recipe import Sweep
 from divmf.files import read_json, write_json
 from divmf.fingerprint import fingerprint
 from divmf.fitting import fit, refine
+from divmf.ids import Array
 from divmf.model import MF
 from divmf.rerank import METHODS
-from divmf.rerank.sweep import grid_place, sweep_points
+from divmf.rerank.sweep import grid_place, lowest_of_parts, sweep_points
 from divmf.runs import Run, fingerprint_of_model
 from divmf.split import Split
 from divmf.topk import TopK, recommend
@@ -48,11 +49,11 @@ class Lab:
         return Run.start(self.folder / "models" / self.key(asdict(config)), self.split, config)
 
     def trained(self, config: TrainConfig, base: Run, losses: list[float]) -> Points:
-        """The curve of a run from the base model, or from nothing if it alternates.
+        """The curve of a run from the base model, or from nothing if its schedule is not sequential.
 
         Prices get points where the losses are just met, as rerankers do.
         """
-        start = None if config.schedule == "alternating" else base_model(base)
+        start = base_model(base) if config.schedule == "sequential" else None
         key = self.key(asdict(config) | {"start": None if start is None else fingerprint_of_model(start)})
         if (known := self.known(key)) is not None:
             return known
@@ -68,23 +69,27 @@ class Lab:
         key = self.key(about | {"seed": base.config.seed, "start": fingerprint_of_model(base_model(base))})
         if (known := self.known(key)) is not None:
             return known
-        wide = candidates(base, self.split, width)
+        wide, lowest = candidates(base, self.split, width), lowest_of_parts(base_model(base), self.split)
         points: list[Point] = []
         for variant in sweep.variants:
-            points += yield from self.variant(wide, name, sweep, variant, base.config, losses)
+            points += yield from self.variant(wide, lowest, name, sweep, variant, base.config, losses)
         return self.keep(key, Curve(tuple(points)))
 
     def variant(
-        self, wide: TopK, name: str, sweep: Sweep, settings: Mapping[str, Any], config: TrainConfig, losses: list[float]
-    ) -> Generator[Point, None, list[Point]]:
+        self, wide: TopK, lowest: Mapping[str, Array], name: str, sweep: Sweep, settings: Mapping[str, Any],
+        config: TrainConfig, losses: list[float],
+    ) -> Generator[Point, None, list[Point]]:  # fmt: skip
         """One variant of a reranker, from its neutral end to its strongest."""
         method = replace(METHODS[name], grid=tuple(sweep.grid))
         whole = all(float(value).is_integer() for value in sweep.grid) and max(sweep.grid) > 1
 
         def run(grid: list[float]) -> list[Point]:
             values = [int(value) if whole else value for value in grid]
-            made = sweep_points(wide, method, self.split, config.k, grid=values, settings=settings, seed=config.seed)
-            return list(made)
+            return list(
+                sweep_points(
+                    wide, method, self.split, config.k, grid=values, settings=settings, seed=config.seed, lowest=lowest
+                )
+            )
 
         points: list[Point] = []
         for value in sweep.grid:

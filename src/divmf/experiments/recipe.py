@@ -20,6 +20,7 @@ Settings = dict[str, Any]
 # what the accuracy phase reads: the base model is the same whatever a question changes beside it
 OF_THE_BASE = ("k", "dim", "negatives", "batch", "learning_rate", "l2", "patience", "accuracy_epochs")
 ROW_BLOCKS, COLUMN_BLOCKS = 7, 5  # where a recipe does not say how large a block is
+JOINT = {"diversity_epochs": 150}  # where it does not say how long L_total is minimised: accuracy has peaked by then
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -29,6 +30,7 @@ class Recipe:
     blocks        of the run with mini-batches of Q5
     whole         of the run without: its rows and columns are always all
     alternating   of the alternating run of Q3
+    joint         of the run of Q3 that minimises the sum of both losses, in the blocks of Q5
     """
 
     title: str
@@ -37,25 +39,26 @@ class Recipe:
     blocks: Settings
     alternating: Settings
     whole: Settings = field(default_factory=dict)
+    joint: Settings = field(default_factory=dict)
 
     def base(self, seed: int) -> TrainConfig:
-        """The accuracy phase, which all runs but the alternating one share."""
+        """The accuracy phase, which all sequential runs share."""
         shared = {name: value for name, value in self.settings.items() if name in OF_THE_BASE}
         return paper_config({"seed": seed, "diversity_epochs": 0} | shared)
 
     def config(self, seed: int, split: Split, run: Mapping[str, Any]) -> TrainConfig:
-        """A run of a question; it starts from the base model unless it alternates."""
+        """A run of a question; it starts from the base model where its schedule is sequential."""
         given: Settings = self.settings | self.used(run.get("use"), split)
         given |= {name: value for name, value in run.items() if name != "use"}
-        if given.get("schedule") != "alternating":
+        if given.get("schedule", "sequential") == "sequential":
             given["accuracy_epochs"] = 0
         return paper_config({"seed": seed} | given)
 
     def used(self, name: str | None, split: Split) -> Settings:
         """The settings of one of the tables beside `settings`."""
-        if name == "blocks":
+        if name in ("blocks", "joint"):
             sizes = {"rows": ceil(split.n_users / ROW_BLOCKS), "columns": ceil(split.n_items / COLUMN_BLOCKS)}
-            return sizes | self.blocks
+            return sizes | self.blocks | (JOINT | self.joint if name == "joint" else {})
         if name == "whole":
             return self.whole | {"rows": None, "columns": None}
         return self.alternating if name == "alternating" else {}
@@ -109,13 +112,13 @@ def read_question(name: str) -> Question:
 def read_recipe(dataset: str, file: Path | None = None, core: int | None = None) -> Recipe:
     """The recipe of a dataset by its name (`epinions-15` is `epinions`), of a file, or else the one for any data."""
     base, named_core = resolve(dataset)
-    source = file or recipe_file(base if base in recipe_names() else "default")
+    source = file or recipe_file(next((name for name in (dataset, base) if name in recipe_names()), "default"))
     try:
         given = tomllib.loads(source.read_text(encoding="utf-8"))
         given["title"] = given.get("title") or Path(base).stem
         given["core"] = given.get("core", 0) if core is None and not named_core else core or named_core
         recipe = Recipe(**given)
-        for table in (recipe.settings, recipe.blocks, recipe.whole, recipe.alternating):
+        for table in (recipe.settings, recipe.blocks, recipe.whole, recipe.alternating, recipe.joint):
             paper_config(table)
     except (tomllib.TOMLDecodeError, ValidationError, UnicodeDecodeError, TypeError) as error:
         reason = error.errors()[0] if isinstance(error, ValidationError) else error

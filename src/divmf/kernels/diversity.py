@@ -47,17 +47,17 @@ def gradient_of(
     order, so the number of threads does not change them.
     """
     n_users, n_items = len(block.users), len(block.items)
-    kept = np.empty((n_users, width), dtype=np.int32)
+    kept = np.empty((n_users, max(width, n_skewed)), dtype=np.int32)
     highest, z = np.empty((2, n_users), dtype=np.float32)
     user_gradient = np.zeros_like(block.users)
 
     def mass_of(first: int, last: int) -> tuple[float, Array]:
         mass, at_once = np.zeros(n_items), rows_at_once(last - first, n_items)
-        return mass_part(block, n_skewed, first, last, at_once, kept, highest, z, mass), mass
+        return mass_part(block, width, n_skewed, first, last, at_once, kept, highest, z, mass), mass
 
     def share_of(first: int, last: int) -> Array:
         share, at_once = np.zeros_like(block.items_t), rows_at_once(last - first, n_items)
-        gradient_part(block, n_skewed, first, last, at_once, kept, highest, z, inverse, user_gradient, share)
+        gradient_part(block, width, n_skewed, first, last, at_once, kept, highest, z, inverse, user_gradient, share)
         return share
 
     inverse = np.zeros(n_items)
@@ -113,13 +113,14 @@ def _skewness(values: Array) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def mass_part(
-    block: Block, n_skewed: int, first: int, last: int, at_once: int, kept: Array, highest: Array, z: Array,
+    block: Block, width: int, n_skewed: int, first: int, last: int, at_once: int, kept: Array, highest: Array, z: Array,
     mass: Array,
 ) -> float:  # fmt: skip
     """Pass 1 for users first … last−1: Reg_skew of them (NaN where a score is no number), and their share of c.
 
-    n_skewed      how many of a user's best scores Reg_skew reads, 0 without it
-    kept          written: the items of T's kept entries, the n_skewed best first.  (n_users, width)
+    width         how many of a user's items are in T
+    n_skewed      how many of the best scores Reg_skew reads, 0 without it
+    kept          written: the items of either, those of both first.  (n_users, the larger of the two)
     highest, z    written: the highest score m and Σ_j exp(r̂_j − m) of each user.  (n_users,)
     mass          added to: c_i = Σ_u t_ui.  (n_items,) float64
     """
@@ -136,9 +137,9 @@ def mass_part(
                 return np.nan
             for place in range(block.offsets[user], block.offsets[user + 1]):
                 row[block.met[place]] = block.unreachable
-            highest[user] = best_of_row(row, n_skewed, kept[user], scratch)
+            highest[user] = best_of_row(row, min(width, n_skewed), kept[user], scratch)
             z[user] = _sum_exp(row, highest[user])
-            for item in kept[user]:
+            for item in kept[user, :width]:
                 mass[item] += exp(row[item] - highest[user]) / z[user]
             if n_skewed:
                 total += _skewness(row[kept[user, :n_skewed]])[1]
@@ -146,7 +147,9 @@ def mass_part(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _slope(row: Array, kept: Array, n_skewed: int, highest: Any, z: Any, inverse: Array, spread: Array) -> Any:
+def _slope(
+    row: Array, kept: Array, width: int, n_skewed: int, highest: Any, z: Any, inverse: Array, spread: Array
+) -> Any:
     """row ← ∂L_div/∂r̂_u / w, for the scores r̂_u of one user; the number w.
 
     With E_j = exp(r̂_j − m), s = E/z and P = Σ_i s_i/(c_i + ε) over the kept items, ∂Reg_cov/∂r̂_j = s_j P, and
@@ -159,10 +162,10 @@ def _slope(row: Array, kept: Array, n_skewed: int, highest: Any, z: Any, inverse
             spread[at] = np.exp(log_p) * (log_p - skewness)
     exp_row(row, highest)
     pull = 0.0
-    for item in kept:
+    for item in kept[:width]:
         pull += row[item] * inverse[item]
     if pull > 0:
-        for item in kept:
+        for item in kept[:width]:
             row[item] -= row[item] * inverse[item] * (z / pull)
         weight = pull / (z * z)
     else:  # without Reg_cov, or where ε leaves nothing of it
@@ -175,7 +178,7 @@ def _slope(row: Array, kept: Array, n_skewed: int, highest: Any, z: Any, inverse
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def gradient_part(
-    block: Block, n_skewed: int, first: int, last: int, at_once: int, kept: Array, highest: Array, z: Array,
+    block: Block, width: int, n_skewed: int, first: int, last: int, at_once: int, kept: Array, highest: Array, z: Array,
     inverse: Array, user_gradient: Array, item_gradient: Array,
 ) -> None:  # fmt: skip
     """Pass 2 for users first … last−1: their gradient, and added to item_gradient their share of the items'.
@@ -199,7 +202,7 @@ def gradient_part(
             _add_bias(row, block.bias)
             for item in seen:
                 row[item] = block.unreachable
-            weight[r] = _slope(row, kept[user], n_skewed, highest[user], z[user], inverse, spread)
+            weight[r] = _slope(row, kept[user], width, n_skewed, highest[user], z[user], inverse, spread)
             for item in seen:  # matters for a user who has seen all of the block's items
                 row[item] = 0
             for d in range(dim):

@@ -52,10 +52,10 @@ def mark(offsets: Array, items: Array, met: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def negatives(
-    users: Array, positives: Array, places: Array, first: int, offsets: Array, items: Array, met: Array, n_items: int,
-    key: int, drawn: Array,
+    users: Array, positives: Array, places: Array, offsets: Array, items: Array, met: Array, n_items: int, key: int,
+    drawn: Array,
 ) -> None:  # fmt: skip
-    """drawn[p, :] = uniform items that users[p] has not met (CSR rows offsets, items); first + places[p] is its place.
+    """drawn[p, :] = uniform items that users[p] has not met (CSR rows offsets, items); places[p] is its place.
 
     met: what `mark` made of the rows, or empty where that would be too large; then the rows are searched
     A user who has met nearly everything gets the positive itself back: its BPR gradient is zero.
@@ -70,7 +70,7 @@ def negatives(
         for number in range(each):
             drawn[place, number] = positives[place]
             for attempt in range(ATTEMPTS):
-                item = _draw(np.uint64(key), (first + places[place]) * each + number, attempt, n_items)
+                item = _draw(np.uint64(key), places[place] * each + number, attempt, n_items)
                 marked = (met[user, item >> 3] >> (item & 7)) & 1 if met.size else _holds(items, start, end, item)
                 if not marked:
                     drawn[place, number] = item

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from divmf.bootstrap import Estimate
 from divmf.curve import Point, sign_of
 from divmf.experiments.claims import at_loss, over_seeds
-from divmf.experiments.questions import DIVERSITY, EQUAL_LOSS, as_accurate, meeting
+from divmf.experiments.questions import AS_LONG, DIVERSITY, EQUAL_LOSS, LAST, VERSIONS, as_accurate, meeting
 from divmf.experiments.reproduce import Answer
 from divmf.metrics import METRICS
 from divmf.report.section import Cell, Table, number, percent
@@ -56,7 +56,7 @@ def bold_best(values: Sequence[Estimate], metric: str) -> list[Cell]:
 
 def q1_tables(answer: Answer) -> list[Table]:
     """Every method at every loss."""
-    names = ["DivMF", *answer.question.paper, "prices", *answer.question.others]
+    names = [*VERSIONS, *answer.question.paper, "prices", *answer.question.others]
     return [loss_table(answer, metric, names) for metric in DIVERSITY]
 
 
@@ -93,12 +93,12 @@ def changes(answer: Answer) -> dict[str, dict[str, Estimate]]:
 
 
 def q3_tables(answer: Answer) -> list[Table]:
-    """MF, the alternating schedule at two lengths, and DivMF where it is as accurate as each."""
+    """MF, the other schedules, and DivMF where it is as accurate as each of them."""
     points = {"MF": [curve.base for curve in answer.curves["MF"]]}
-    for length, last in (("after as many epochs as MF", False), ("at its last epoch", True)):
-        pairs = as_accurate(answer.curves, last)
-        points[f"alternating, {length}"] = [turn for turn, _ in pairs]
-        points["DivMF, as accurate on validation" + (" as that" if last else "")] = [same for _, same in pairs]
+    for other, length in (("alternating", AS_LONG), ("alternating", LAST), ("joint", LAST)):
+        pairs = as_accurate(answer.curves, other, length == LAST)
+        points[f"{other}, {length}"] = [point for point, _ in pairs]
+        points[f"DivMF, as accurate on validation as {other} {length}"] = [same for _, same in pairs]
     return [points_table(points, "On test.")]
 
 
@@ -130,12 +130,15 @@ def q5_tables(answer: Answer) -> list[Table]:
 
 
 def epochs_of(answer: Answer) -> dict[str, list[tuple[int, Point]]]:
-    """The first seed's training by epoch: accuracy and then diversity, or both in turn, which count as one."""
-    mf, divmf, alternating = (answer.curves[name][0] for name in ("MF", "DivMF", "alternating"))
+    """The first seed's training by epoch: accuracy and then diversity, both in turn, which count as one, or at once."""
+    mf, divmf = (answer.curves[name][0] for name in ("MF", "DivMF"))
     before = [(point.epoch, point) for point in mf.points if point.epoch <= mf.base.epoch]
     after = [(mf.base.epoch + point.epoch, point) for point in divmf.operating[1:]]
-    turns = [(point.epoch, point) for point in alternating.points if point.phase != "accuracy"]
-    return {"DivMF": before + after, "alternating": turns}
+    others = {
+        name: [(point.epoch, point) for point in answer.curves[name][0].points if point.phase != "accuracy"]
+        for name in ("alternating", "joint")
+    }
+    return {"DivMF": before + after} | others
 
 
 TABLES: dict[str, Callable[[Answer], list[Table]]] = {

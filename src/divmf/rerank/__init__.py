@@ -20,12 +20,13 @@ from divmf.rerank.registry import METHODS, Method, find_method
 from divmf.rerank.sapid import sapid
 from divmf.rerank.settings import check_settings, parse_settings, range_of, settings_of
 from divmf.rerank.sinkhorn import sinkhorn
-from divmf.rerank.sweep import sweep, sweep_points
+from divmf.rerank.sweep import lowest_scores, sweep, sweep_points
 from divmf.rerank.uimatch import uimatch
 from divmf.rerank.xquad import xquad
 
 __all__ = [
-    "METHODS", "Gap", "Method", "bayes_rule", "check_settings", "dual_prices", "fairmatch", "fairrec", "find_method",
-    "gap", "karakaya", "kwon", "maxflow_coverage", "mincost_flow", "most_popular", "optimal", "parse_settings",
-    "popcon", "random_top", "range_of", "sapid", "settings_of", "sinkhorn", "sweep", "sweep_points", "uimatch", "xquad",
+    "METHODS", "Gap", "Method", "bayes_rule", "check_settings", "dual_prices", "fairmatch", "fairrec",
+    "find_method", "gap", "karakaya", "kwon", "lowest_scores", "maxflow_coverage", "mincost_flow", "most_popular",
+    "optimal", "parse_settings", "popcon", "random_top", "range_of", "sapid", "settings_of", "sinkhorn", "sweep",
+    "sweep_points", "uimatch", "xquad",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ def bayes_rule(
     k: int = 5,
     *,
     a: Annotated[Share, Field(description="exponent of the discount; 0 = the model's list")] = 0.5,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """Inversion of the recommendation task by Bayes' rule (Vargas & Castells, RecSys 2014).
 

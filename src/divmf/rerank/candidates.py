@@ -75,19 +75,37 @@ def in_order(candidates: TopK) -> TopK:
     return replace(candidates, items=np.take_along_axis(items, order, 1), scores=np.take_along_axis(scores, order, 1))
 
 
-def unit_scores(candidates: TopK) -> Array:
-    """r: each user's scores scaled to [0, 1] over the user's candidates, −inf for none; all 1 where they are equal.
+def unit_scores(candidates: TopK, lowest: Array | None = None) -> Array:
+    """r: each user's scores scaled to [0, 1] by min–max, −inf for none; all 1 where they are equal.
 
-    Differs: min–max over the candidates, since the scores of the other items are not known here.
+    lowest: each user's lowest score of all unseen items, (n_lists,); none: the lowest of the candidates
     (n_lists, width) float64
     """
     listed = candidates.items >= 0
     scores = candidates.scores.astype(np.float64)
     low = np.min(scores, axis=1, keepdims=True, where=listed, initial=np.inf)
+    if lowest is not None:
+        low = np.minimum(low, np.asarray(lowest, dtype=np.float64)[:, None])
     high = np.max(scores, axis=1, keepdims=True, where=listed, initial=-np.inf)
     span = high - low
     scaled = np.divide(scores - low, span, out=np.ones_like(scores), where=listed & (span > 0))
     return np.where(listed, scaled, -np.inf)
+
+
+def lowest_of(candidates: TopK, scale: str, lowest: Array | None) -> Array | None:
+    """What `unit_scores` takes for a setting `scale`, or an error that says what is missing."""
+    if scale == "candidates":
+        return None
+    if scale == "unseen" and lowest is None:
+        raise ValueError(
+            "scale='unseen' needs each user's lowest score of all unseen items; give lowest=… (`lowest_scores` of a"
+            " model), or choose scale='candidates'"
+        )
+    if lowest is not None and np.shape(lowest) != (len(candidates),):
+        raise ValueError(
+            f"lowest has the shape {np.shape(lowest)}; give one score for each of {len(candidates):,} users"
+        )
+    return lowest
 
 
 def log_softmax(candidates: TopK) -> Array:
@@ -115,7 +133,7 @@ def own_counts(candidates: TopK, k: int) -> Array:
     return candidates.head(k).counts
 
 
-def lists(candidates: TopK, places: Array, order: str = "score") -> TopK:
+def lists(candidates: TopK, places: Array, order: str = "method") -> TopK:
     """The lists that hold these places: in the model's order, or as the method ranked them."""
     if order == "score":
         places = np.sort(np.where(places >= 0, places, candidates.width), axis=1)

@@ -24,7 +24,7 @@ def dual_prices(
     step: Annotated[
         float, Field(gt=0, description="η: how far a price moves in the first pass, in scaled scores")
     ] = 0.2,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """Lagrangian prices of the capacity problem by subgradient steps (Held, Wolfe & Crowder, Math. Programming 1974).
 

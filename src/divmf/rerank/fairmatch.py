@@ -9,7 +9,7 @@ from pydantic import Field
 from scipy import sparse
 
 from divmf.ids import Array
-from divmf.rerank.candidates import lists, own_counts
+from divmf.rerank.candidates import lists, own, own_counts
 from divmf.rerank.settings import Order, Share, reranker
 from divmf.topk import TopK
 
@@ -27,7 +27,7 @@ def fairmatch(
     divide: Annotated[
         bool, Field(description="divide the node capacities by their gcd, as the original; starves the flow")
     ] = False,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """Rarely recommended items of quality by maximum flow (Mansoury et al., UMAP 2020, FairMatch).
 
@@ -35,11 +35,17 @@ def fairmatch(
     scaled to [1, t]) and an even share of Σw on each node. Items whose source edge a maximum flow leaves unsaturated
     are found; they are taken out, and so on until none is found. The most visible M = min(βk, found) items of a
     list give way to the user's found ones, in order of round and rank.
-    Differs: of many maximum flows a solver gives one; we find the items that *some* maximum flow leaves unsaturated
-    (the source side of the smallest minimum cut), which depends on no solver. Weights are rounded up.
+    The original's: the graph, its weights, the even shares, rounds until nothing is found, the most visible giving way.
+    Open there, and settings here: β (its experiments have one value; the DivMF paper names t and α alone), and whether
+    capacities are divided by their gcd (`divide`; its code does). Its push-relabel solver tells found items by their
+    labels, which depend on the solver.
+    Differs: we find the items that *some* maximum flow leaves unsaturated (the source side of the smallest minimum
+    cut), which depends on no solver. Weights are rounded up. A list whose items all stay keeps the model's order.
     """
     round_of = rounds(candidates.items[:, :t], candidates.n_items, alpha, divide)  # (n_items,)
-    return lists(candidates, replaced(candidates, round_of, own_counts(candidates, k), k, t, round(beta * k)), order)
+    places = replaced(candidates, round_of, own_counts(candidates, k), k, t, round(beta * k))
+    same = (np.sort(places, axis=1) == np.sort(own(candidates, k), axis=1)).all(axis=1, keepdims=True)
+    return lists(candidates, np.where(same, own(candidates, k), places), order)
 
 
 def replaced(candidates: TopK, round_of: Array, visibility: Array, k: int, t: int, most: int) -> Array:

@@ -18,7 +18,7 @@ def fairrec(
     alpha: Annotated[
         Share, Field(description="α: each item is guaranteed floor(α·mk/n) places; 0 = the model's list")
     ] = 0.5,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """A guaranteed minimum exposure by round-robin (Patro et al., WWW 2020, FairRec).
 

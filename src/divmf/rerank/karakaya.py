@@ -9,8 +9,8 @@ from scipy import sparse
 
 from divmf.ids import Array, numbers_of, same_ids
 from divmf.interactions import Interactions
-from divmf.rerank.candidates import lists, own, own_counts, popularity_of, unit_scores
-from divmf.rerank.settings import Order, Seed, Share, reranker
+from divmf.rerank.candidates import lists, lowest_of, own, own_counts, popularity_of, unit_scores
+from divmf.rerank.settings import Order, Scale, Seed, Share, reranker
 from divmf.select import top
 from divmf.topk import TopK, blocks
 
@@ -27,8 +27,11 @@ def karakaya(
     walks: Annotated[int, Field(ge=1, description="W: walks tried for one item")] = 10,
     steps: Annotated[int, Field(ge=1, description="L: steps of a walk")] = 5,
     neighbours: Annotated[int, Field(ge=1, description="similar items an item is joined to")] = 50,
+    share: Annotated[float, Field(gt=0, description="what is too often: this many times the even share mk/n")] = 1.0,
+    scale: Scale = "auto",
+    lowest: Array | None = None,
     seed: Seed = 0,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """Replacement by similar, rarely recommended items (Karakaya & Aytekin, KAIS 2018). Reconstructed.
 
@@ -36,7 +39,11 @@ def karakaya(
     recommended more than q = mk/n times, the most frequent first: up to W random walks of L steps, each step
     with probability ∝ similarity. The first item met that is a candidate, not in the list, recommended less than
     q times and predicted at least T takes the place.
-    Differs: reconstructed from the paper's description; only candidates come in; at T = 1 nothing does, not even ties.
+    The original's: that often recommended items of a list are replaced by similar, rarely recommended ones, which
+    random walks over the similarities of items find (the second of its two methods), if their predicted rating is
+    high enough. Ours, for want of its text: the graph (`neighbours` by cosine), the number and length of walks, what
+    is often (`share`), and the order of the users. The DivMF paper gives none of these; it scales scores by min–max.
+    Differs: only candidates come in; at T = 1 nothing does, not even ties.
     """
     from divmf.kernels.rerank_walks import replace_by_walks
 
@@ -44,11 +51,12 @@ def karakaya(
     if threshold < 1:
         similar, steep = similar_items(aligned_matrix(candidates, train), neighbours)
         rng = np.random.default_rng(seed)
-        even_share = len(candidates) * k / candidates.n_items
+        often = share * len(candidates) * k / candidates.n_items
+        r = unit_scores(candidates, lowest_of(candidates, scale, lowest))
         counts = own_counts(candidates, k)
         replace_by_walks(
-            rng.permutation(len(candidates)), candidates.items, unit_scores(candidates), places, counts,
-            similar, steep, even_share, threshold, walks, steps, rng,
+            rng.permutation(len(candidates)), candidates.items, r, places, counts, similar, steep, often, threshold,
+            walks, steps, rng,
         )  # fmt: skip
     return lists(candidates, places, order)
 

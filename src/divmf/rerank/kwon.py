@@ -7,8 +7,8 @@ from pydantic import Field
 
 from divmf.ids import Array
 from divmf.interactions import Interactions
-from divmf.rerank.candidates import best, lists, popularity_of, unit_scores
-from divmf.rerank.settings import Order, Share, reranker
+from divmf.rerank.candidates import best, lists, lowest_of, popularity_of, unit_scores
+from divmf.rerank.settings import Order, Scale, Share, reranker
 from divmf.topk import TopK
 
 
@@ -25,17 +25,22 @@ def kwon(
         Literal["rating", "popularity", "liked"],
         Field(description="what is first above T_R: low predicted rating, unpopular (needs train), liked by few"),
     ] = "rating",
+    scale: Scale = "auto",
     train: Interactions | None = None,
-    order: Order = "score",
+    lowest: Array | None = None,
+    order: Order = "method",
 ) -> TopK:
     """Ranking-based aggregate diversity by reverse predicted rating (Adomavicius & Kwon, TKDE 2012).
 
     With r the user's scores scaled to [0, 1], A = {r ≥ T_R}, B = {T_H ≤ r < T_R}: the list is A by r ascending
     (or by popularity, or by the number of users with r ≥ T_H, ascending), then B, then the rest, by r descending.
     A low T_R puts the worst of many good items first: accuracy collapses, and that is the method.
-    Differs: r is scaled over the candidates, not all unseen items; T_R = 1 re-ranks nothing, not even ties.
+    The original's: the two thresholds, the three rankings, one list after T_R and one before. The DivMF paper sets
+    T_H = 0.8, T_R = 0.9 and scales scores by min–max, but does not say over which items; the original has ratings, on
+    one scale for all. Over a user's 100 candidates T_R = 0.9 re-ranks hardly anything, over all unseen items about ten.
+    Differs: only candidates are re-ranked; T_R = 1 re-ranks nothing, not even ties.
     """
-    r = unit_scores(candidates)  # (n_lists, width)
+    r = unit_scores(candidates, lowest_of(candidates, scale, lowest))  # (n_lists, width)
     above = (r >= t_r) & (t_r < 1)
     measure = r if ranking == "rating" else counts_of(candidates, r >= min(t_h, t_r), ranking, train)
     # places ascend as r descends, so "B, then the rest, by r descending" is the order of the places, after all of A

@@ -19,7 +19,7 @@ def maxflow_coverage(
     k: int = 5,
     *,
     t_h: Annotated[Share, Field(description="T_H: what may be recommended for coverage; 1 = the model's list")] = 0.8,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """The most different items by maximum flow (Adomavicius & Kwon, INFORMS J. on Computing 2014).
 

@@ -23,7 +23,7 @@ def mincost_flow(
     penalty: Annotated[
         float, Field(ge=0, le=100, description="what a place above the wanted exposure costs, in scaled scores")
     ] = 1.0,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """Discrepancy from a wanted exposure by min-cost flow (Antikacioglu & Ravi, KDD 2017). Needs the extra `flow`.
 

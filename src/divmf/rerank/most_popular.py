@@ -18,7 +18,7 @@ def most_popular(
     *,
     train: Interactions,
     weight: Annotated[Share, Field(description="weight of popularity against the score; 0 = the model's list")] = 1.0,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """The candidates most met in training (Cremonesi et al., RecSys 2010, TopPop).
 

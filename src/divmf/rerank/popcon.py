@@ -17,7 +17,7 @@ def popcon(
     *,
     beta: Annotated[float, Field(ge=0, description="exponent of the score; 0 = the model's list")] = 10.0,
     seed: Seed = 0,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """Configuration-aware reranking, for single items (Jeon et al., PAKDD 2023, PopCon).
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from divmf.ids import Array
 from divmf.interactions import Interactions
 from divmf.rerank.bayes_rule import bayes_rule
 from divmf.rerank.dual_prices import dual_prices
@@ -94,13 +95,19 @@ class Method:
         settings: Mapping[str, Any] | None = None,
         train: Interactions | None = None,
         seed: int | None = None,
+        lowest: Array | None = None,
     ) -> TopK:
-        """Rerank with the settings given by name; `train` and `seed` go to the methods that take them."""
+        """Rerank with the settings given by name; `train`, `seed` and `lowest` go to the methods that take them.
+
+        lowest: each user's lowest score of all unseen items (`lowest_scores`), where the model is at hand
+        """
         if self.needs_train and train is None:
             raise ValueError(f"{self.name} needs the training interactions; give train=… (--train on the command line)")
         arguments: dict[str, Any] = dict(settings or {})
         if self.takes_train:
             arguments["train"] = train
+        if "lowest" in signature(self.function).parameters:
+            arguments["lowest"] = lowest
         if seed is not None and "seed" in self.settings.model_fields:
             arguments.setdefault("seed", seed)
         return self.function(candidates, k, **arguments)
@@ -110,12 +117,12 @@ TENTHS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 
 ALL = (
     Method(kwon, "t_r", (1, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0), "Adomavicius & Kwon, TKDE 2012",
-           ({}, {"ranking": "popularity"}, {"ranking": "liked"})),
-    Method(karakaya, "threshold", TENTHS[::-1], "Karakaya & Aytekin, KAIS 2018"),
+           ({}, {"ranking": "popularity"}, {"ranking": "liked"}, {"scale": "candidates"}, {"order": "score"})),
+    Method(karakaya, "threshold", TENTHS[::-1], "Karakaya & Aytekin, KAIS 2018", ({}, {"scale": "candidates"})),
     Method(fairmatch, "t", (1, 10, 15, 20, 30, 50, 75, 100), "Mansoury et al., UMAP 2020",
-           ({"beta": 0.2}, {}, {"beta": 1.0})),
+           ({"beta": 0.2}, {}, {"beta": 1.0}, {"order": "score"})),
     Method(uimatch, "c", (inf, 10, 5, 3, 2, 1.5, 1.25, 1, 0.5, 0.25), "Dong, Xie & Li, IEEE Access 2021",
-           ({}, {"gamma": 0.0})),
+           ({}, {"gamma": 0.0}, {"normalise": "softmax"}, {"normalise": "zscore"})),
     Method(bayes_rule, "a", (0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1), "Vargas & Castells, RecSys 2014"),
     Method(dual_prices, "c", (inf, 50, 20, 10, 7, 5, 3, 2, 1.5, 1), "Held, Wolfe & Crowder, Math. Programming 1974"),
     Method(sinkhorn, "rho", TENTHS, "Cuturi, NIPS 2013"),

@@ -18,7 +18,7 @@ def sapid(
     train: Interactions,
     c: Annotated[int, Field(ge=1, description="candidates looked at; k or less = the model's list")] = 50,
     drop: Annotated[float, Field(ge=0, description="how many times the mean drop of score a large drop is")] = 1.0,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """Reranking for a series of users in their order (Kim & Kang, WSDM 2025, SAPID). Reconstructed.
 
@@ -30,4 +30,5 @@ def sapid(
 
     popularity = popularity_of(candidates, train)
     share = popularity / max(popularity.sum(), 1)  # (n_items,)
-    return lists(candidates, sapid_places(candidates.items, candidates.scores, share, k, max(c, k), drop), order)
+    places = sapid_places(candidates.items, candidates.scores, share, k, max(c, k), drop)
+    return lists(candidates, places, order if c > k else "score")

@@ -16,14 +16,21 @@ from divmf.rerank.candidates import ready
 from divmf.topk import TopK
 
 Order = Annotated[
-    Literal["score", "method"],
-    Field(description="how a chosen list is sorted: by the model's score, or as the method ranked it"),
+    Literal["method", "score"],
+    Field(description="how a chosen list is sorted: as the method ranked it, or by the model's score"),
+]
+Scale = Annotated[
+    Literal["auto", "unseen", "candidates"],
+    Field(
+        description="where a user's scores are scaled to [0, 1]: over all unseen items (needs lowest), or over the"
+        " candidates; auto: unseen where lowest is given"
+    ),
 ]
 Seed = Annotated[int, Field(ge=0, description="seed of the method's random choices")]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 # what a method works on, as opposed to how
-GIVEN = ("candidates", "k", "train")
+GIVEN = ("candidates", "k", "train", "lowest")
 
 Arguments = ParamSpec("Arguments")
 

@@ -27,7 +27,7 @@ def sinkhorn(
     # exp(1/ε) must leave room in float64 for the scales of the plan
     epsilon: Annotated[float, Field(ge=0.002, description="ε: softness of the plan, in scaled scores")] = 0.05,
     passes: Annotated[int, Field(ge=1, description="passes over rows and columns at most")] = 50,
-    order: Order = "score",
+    order: Order = "method",
 ) -> TopK:
     """Entropic optimal transport with wanted item exposures (Cuturi, NIPS 2013; Benamou et al., SISC 2015).
 

@@ -13,9 +13,11 @@ from scipy import sparse
 from divmf.curve import Curve, Point
 from divmf.ids import Array
 from divmf.metrics import METRICS, found_in, measure
+from divmf.model import MF
 from divmf.rerank.registry import Method, find_method
+from divmf.select import fill_seen
 from divmf.split import Split
-from divmf.topk import TopK
+from divmf.topk import TopK, blocks
 
 
 def sweep(
@@ -27,6 +29,7 @@ def sweep(
     grid: Sequence[float] | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
+    model: MF | None = None,
 ) -> Curve:
     """The curve of a method over its knob, from the model's own lists to the strongest; see `sweep_points`.
 
@@ -35,7 +38,9 @@ def sweep(
     """
     if split is None:
         return Curve(tuple(diversity_points(candidates, method, k, grid=grid, settings=settings, seed=seed)))
-    return Curve(tuple(sweep_points(candidates, method, split, k, grid=grid, settings=settings, seed=seed)))
+    lowest = None if model is None else lowest_of_parts(model, split)
+    made = sweep_points(candidates, method, split, k, grid=grid, settings=settings, seed=seed, lowest=lowest)
+    return Curve(tuple(made))
 
 
 def sweep_points(
@@ -47,11 +52,13 @@ def sweep_points(
     grid: Sequence[float] | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
+    lowest: Mapping[str, Array] | None = None,
 ) -> Iterator[Point]:
     """The points of a method's curve, one at a time; `epoch` is the place in the grid, `knob` the value.
 
     candidates: with the users' training items taken out, not those held out for validation. Lists for the
     validation are made of them as they are, lists for the test without what is known by then: two runs a point.
+    lowest: of the model that made them, what `lowest_of_parts` gives
     """
     method = find_method(method) if isinstance(method, str) else method
     candidates = candidates.aligned(split.user_ids, split.item_ids)
@@ -65,7 +72,10 @@ def sweep_points(
     for epoch, value in enumerate(method.grid if grid is None else grid):
         start = perf_counter()
         chosen = {**(settings or {}), method.knob: value}
-        lists = {part: method.run(wide, k, chosen, split.train, seed) for part, wide in parts.items()}
+        lists = {
+            part: method.run(wide, k, chosen, split.train, seed, None if lowest is None else lowest[part])
+            for part, wide in parts.items()
+        }
         seconds = perf_counter() - start
         measures = {part: measure(lists[part], held_out[part], split.train.popularity, k) for part in parts}
         yield Point(method.name, epoch, measures["valid"], measures["test"], knob=float(value), seconds=seconds)
@@ -90,6 +100,21 @@ def diversity_points(
         seconds = perf_counter() - start
         found = {name: metric.function(counts) for name, metric in METRICS.items() if metric.kind == "catalogue"}
         yield Point(method.name, epoch, found, found, knob=float(value), seconds=seconds)
+
+
+def lowest_scores(model: MF, seen: sparse.csr_array) -> Array:
+    """Each user's lowest score of all items not seen; 0 for a user who has seen all.  (n_users,)"""
+    lowest = np.empty(model.n_users)
+    for rows in blocks(model.n_users, model.n_items):
+        scores = model.scores(rows).detach()
+        fill_seen(scores, np.arange(rows.start, rows.stop), seen, np.inf)
+        lowest[rows] = scores.min(dim=1).values.cpu().numpy()
+    return np.where(np.isfinite(lowest), lowest, 0.0)
+
+
+def lowest_of_parts(model: MF, split: Split) -> dict[str, Array]:
+    """`lowest_scores` where lists for the validation are made, and where lists for the test are."""
+    return {"valid": lowest_scores(model, split.train.matrix), "test": lowest_scores(model, split.seen)}
 
 
 def unseen(candidates: TopK, seen: sparse.csr_array) -> TopK:

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from divmf.ids import Array
 from divmf.interactions import Interactions
-from divmf.rerank.candidates import lists, log_softmax, popularity_of, unit_scores
-from divmf.rerank.settings import Order, reranker
+from divmf.rerank.candidates import lists, log_softmax, lowest_of, popularity_of, unit_scores
+from divmf.rerank.settings import Order, Scale, reranker
 from divmf.topk import TopK
 
 log = logging.getLogger(__name__)
@@ -32,19 +32,26 @@ def uimatch(
     normalise: Annotated[
         Literal["minmax", "softmax", "zscore"], Field(description="how scores of different users are made comparable")
     ] = "minmax",
+    scale: Scale = "auto",
     train: Interactions | None = None,
-    order: Order = "score",
+    lowest: Array | None = None,
+    order: Order = "method",
 ) -> TopK:
     """Greedy matching under item capacities (Dong, Xie & Li, IEEE Access 2021, UImatch).
 
     cap_i = max(1, round(c·mk·pop_i^γ / Σ pop^γ)). All pairs by the user's normalised score, best first: a pair is
     accepted while the user has fewer than k items and the item has capacity left.
+    The original's: capacities that grow with popularity, and greedy acceptance by a normalised score. Open, and
+    settings here: how scores are normalised (the DivMF paper says only that they are; `normalise`), over which items
+    (`scale`, min–max alone), the power of popularity (`gamma`) and the multiple of the capacity (`c`), which makes the
+    curve.
     Differs: no scores are known beyond a user's candidates. While users are left short, all capacities are doubled and
     the matching goes on; how many places were given over their capacity is logged.
     """
     from divmf.kernels.rerank_fill import give_in_order
 
-    capacity, pairs = capacities(candidates, k, c, gamma, train), pairs_in_order(candidates, normalise)
+    capacity = capacities(candidates, k, c, gamma, train)
+    pairs = pairs_in_order(candidates, normalise, lowest_of(candidates, scale, lowest))
     places = np.full((len(candidates), k), -1)
     size = np.zeros(len(candidates), dtype=np.int64)
     wanted, left = np.minimum(candidates.lengths, k), capacity.copy()
@@ -75,18 +82,18 @@ def capacities(candidates: TopK, k: int, c: float, gamma: float, train: Interact
     return np.asarray(np.clip(shares, 1, places), dtype=np.int64)
 
 
-def pairs_in_order(candidates: TopK, normalise: str) -> Array:
+def pairs_in_order(candidates: TopK, normalise: str, lowest: Array | None = None) -> Array:
     """All candidate pairs as user · width + place: best normalised score first, then lowest item, then lowest user."""
     user, place = np.nonzero(candidates.items >= 0)
-    scores = normalised(candidates, normalise)[user, place]
+    scores = normalised(candidates, normalise, lowest)[user, place]
     order = np.lexsort((user, candidates.items[user, place], -scores))
     return (user * candidates.width + place)[order]
 
 
-def normalised(candidates: TopK, how: str) -> Array:
+def normalised(candidates: TopK, how: str, lowest: Array | None = None) -> Array:
     """Scores that can be compared between users; softmax as its logarithm, which ranks alike and cannot underflow."""
     if how == "minmax":
-        return unit_scores(candidates)
+        return unit_scores(candidates, lowest)
     if how == "softmax":
         return log_softmax(candidates)
     listed = candidates.items >= 0
