@@ -237,7 +237,7 @@ def test_a_run_uses_the_settings_it_chose(tmp_path: Path, split: Split, monkeypa
 def test_the_path_grows_by_a_fixed_factor_and_ends_where_the_deepest_loss_is_passed(path: Run) -> None:
     curve = path.curve
     priced = [point for point in curve.points if point.knob is not None]
-    assert curve.has_prices
+    assert curve.has_rho
     assert [point.epoch for point in priced] == list(range(1, len(priced) + 1))
     for one, other in pairwise(priced):
         assert other.knob == pytest.approx(GROWTH * one.knob)
@@ -434,7 +434,7 @@ def test_only_prices_are_refined(tmp_path: Path, split: Split) -> None:
     for criterion in ({"ndcg_drop": 0.0}, {"rho": 1.0}, {"gini": 0.9}):
         refine(run, split, config, **criterion)
     assert len(run.curve) == 4
-    assert not run.curve.has_prices
+    assert not run.curve.has_rho
     refine(run, split, config)
 
 

@@ -44,8 +44,9 @@ class TrainConfig:
     accuracy: Literal["bpr", "softmax", "mse"] = Field(
         default="softmax", description="loss of the accuracy phase; bpr is the paper's"
     )
-    method: Literal["divmf", "prices"] = Field(
-        default="prices", description="what makes the curve: the paper's diversity phase, or exposure prices"
+    method: Literal["market", "divmf", "prices"] = Field(
+        default="market",
+        description="what makes the curve: the exposure market, the paper's diversity phase, or exposure prices",
     )
     negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
     batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
@@ -108,29 +109,35 @@ class TrainConfig:
     )
     diversity_rate: float = Field(default=0.001, gt=0, le=1, description="Adam's step size in the diversity phase")
     diversity_epochs: int = Field(
-        default=200, ge=0, description="n_ep, epochs of the diversity phase: points of the curve (prices: at most)"
+        default=200,
+        ge=0,
+        description="n_ep, epochs of the diversity phase: points of the curve (market and prices: at most)",
     )
     delta: float = Field(
-        default=1e-4, gt=0, le=100, description="δ of the prices: the smaller, the more it counts to be shown at all"
+        default=1e-4, gt=0, le=100, description="δ of the bonus: the smaller, the more it counts to be shown at all"
     )
     level: float = Field(
         default=0.9,
         gt=0,
         le=1_000_000,
-        description="prices: how many times its even share of all places an item has when its bonus ends",
+        description="how many times its even share of all slots an item has when its bonus ends",
     )
     steepness: float = Field(
-        default=16.0, ge=0.1, le=100, description="prices: how sharply the bonus ends there; 1: it fades slowly"
+        default=16.0, ge=0.1, le=100, description="how sharply the bonus ends there; 1: it fades slowly"
     )
     stake: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="prices: how much more the scores of active users count, as a power of their interactions; 0: all"
+        description="how much more the scores of active users count, as a power of their interactions; 0: all"
         " users alike; none: as what is held out for validation grows with them",
     )
+    exposure: Literal["count", "attention"] = Field(
+        default="count",
+        description="market: what a showing counts; count: the same in every slot, attention: 1/log2(slot + 1)",
+    )
     deepest: float = Field(
-        default=0.3, gt=0, le=1, description="prices: the curve ends where so much validation nDCG is lost"
+        default=0.3, gt=0, le=1, description="the curve ends where so much validation nDCG is lost (market, prices)"
     )
     schedule: Literal["sequential", "alternating", "joint"] = Field(
         default="sequential", description="Algorithm 1, epochs in turn, or every step on the sum of both losses (Q3)"
@@ -156,7 +163,7 @@ class TrainConfig:
         """A diversity phase needs at least one of its regularizers."""
         if not (self.reg_cov or self.reg_skew) and self.diversity_epochs:
             raise ValueError("reg_cov and reg_skew are both off: nothing is left to train in the diversity phase")
-        if self.schedule != "sequential" and (self.method == "prices" or self.accuracy == "softmax"):
+        if self.schedule != "sequential" and (self.method != "divmf" or self.accuracy == "softmax"):
             raise ValueError(
                 f"the {self.schedule} schedule is the paper's; set accuracy to bpr or mse, and method to divmf"
             )

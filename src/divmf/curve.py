@@ -20,8 +20,9 @@ class Point:
     phase         "accuracy", "diversity" or a reranker's name
     epoch         the number of the epoch within the run
     valid, test   metric names and values (see METRICS)
-    knob          the setting that made the point, where there is one: ρ of exposure prices
-    gap           how far prices may be from the optimum, in units of ρ per recommendation
+    knob          the setting that made the point, where there is one: ρ of the market or of exposure prices
+    gap           how far the lists may be from the optimum: of the market, as a fraction of what they have gained over
+                  the model's own; of prices, in units of ρ per recommendation
     """
 
     phase: str
@@ -111,7 +112,7 @@ class Curve:
 
     @property
     def operating(self) -> tuple[Point, ...]:
-        """The points one may choose: the base, then all that are not of the accuracy phase; prices by their ρ."""
+        """The points one may choose: the base, then all after the accuracy phase, by their ρ if they have one."""
         base = self.base
         later = [point for point in self.points if point.phase != ACCURACY and point is not base]
         if all(point.phase == DIVERSITY and point.knob is not None for point in later):
@@ -119,8 +120,8 @@ class Curve:
         return (base, *later)
 
     @property
-    def has_prices(self) -> bool:
-        """Whether it is a curve of prices, whose points are named by their ρ."""
+    def has_rho(self) -> bool:
+        """Whether the points after the model's own are named by their ρ: those of the market and of prices."""
         return any(point.phase == DIVERSITY and point.knob is not None for point in self.points)
 
     def frontier(self, metric: str = "gini", part: str = "valid") -> "Curve":
@@ -192,7 +193,7 @@ class Curve:
         gini=g        the highest nDCG among the points with Gini ≤ g
         coverage=c    the highest nDCG among the points with coverage ≥ c
         epoch=e       the point of that epoch
-        rho=r         the point of the prices with that ρ (the nearest there is)
+        rho=r         the point with that ρ (the nearest there is)
         "knee"        the point of the (nDCG, Gini) frontier farthest above the straight line between the
                       frontier's two ends, both axes scaled to [0, 1]; the end with the higher nDCG if none is
         """
@@ -247,10 +248,10 @@ class Curve:
         raise ValueError(f"epoch={epoch} cannot be chosen; choose 0 (before diversifying){range_of}")
 
     def nearest(self, rho: float) -> Point:
-        """The point of the prices whose ρ is nearest; ρ = 0 is the model before diversifying."""
+        """The point whose ρ is nearest; ρ = 0 is the model before diversifying."""
         priced = [point for point in self.operating if point.phase == DIVERSITY and point.knob is not None]
         if not priced or not 0 <= rho < inf:
-            why = "the curve is not one of prices (--method prices)" if not priced else "ρ is a number, 0 or more"
+            why = "its points have none (--method divmf); name an epoch" if not priced else "ρ is a number, 0 or more"
             raise ValueError(f"rho={rho:g} cannot be chosen: {why}")
         return self.base if rho == 0 else min(priced, key=lambda point: abs((point.knob or 0.0) - rho))
 

@@ -24,6 +24,7 @@ from divmf.files import put_folder, write_json
 from divmf.fingerprint import fingerprint
 from divmf.fitting import fit, refine
 from divmf.ids import Array
+from divmf.market.chosen import Chosen
 from divmf.model import MF
 from divmf.outputs import OF_MODEL
 from divmf.runs import Run, versions
@@ -31,20 +32,31 @@ from divmf.schema import MODEL, read_as
 from divmf.split import Split
 from divmf.stored import read_split, write_split
 from divmf.topk import TopK, recommend
-from divmf.weights import Rows, Sizes, read_model, write_model
+from divmf.weights import Rows, Sizes, read_model, read_tensors, write_model, write_tensors
 
 log = logging.getLogger(__name__)
 Seen = Literal["train", "train+valid", "all"]
+KIND_OF: dict[Seen, str] = {"train": "valid", "train+valid": "test", "all": "all"}  # of the market's lists
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Recommender:
-    """One operating point, ready to recommend: a model, and what its users have met."""
+    """One operating point, ready to recommend: a model, and what its users have met.
+
+    chosen   the lists of a point of the market; other points have none
+    """
 
     weights: MF
     split: Split
     point: Point
     k: int = 5
+    chosen: Chosen | None = None
+
+    @classmethod
+    def at(cls, run: Run, point: Point, split: Split) -> Self:
+        """The operating point of a run; of several processes, each has its users' lists."""
+        rows = Rows.of(split.n_users)
+        return cls(run.model(point, rows), split, point, run.config.k, run.chosen(point, rows))
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {self.point.valid[name]:.4g}" for name in ("ndcg", "coverage", "gini"))
@@ -54,6 +66,8 @@ class Recommender:
         self, k: int | None = None, users: Sequence[Any] | pl.Series | None = None, seen: Seen = "train+valid"
     ) -> TopK:
         """The k best items of each user (of all users if none are named) that the user has not met.
+
+        The first of a longer list are those of a shorter one.
 
         seen: which of a user's interactions stay out of the list. "train+valid" keeps the test item possible, so
         that the lists can be evaluated; take "all" for lists that people will see.
@@ -67,7 +81,12 @@ class Recommender:
                 self.k, k, k,
             )  # fmt: skip
         rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
-        items, scores = recommend(self.weights, seen_matrix(self.split, seen), k, rows)
+        met = seen_matrix(self.split, seen)
+        if self.chosen is None:
+            items, scores = recommend(self.weights, met, k, rows)
+        else:
+            numbers = np.arange(self.split.n_users) if rows is None else rows
+            items, scores = self.chosen.first(KIND_OF[seen], k, self.weights, met, numbers)
         chosen = self.split.user_ids if rows is None else self.split.user_ids.gather(rows)
         lists = TopK(items, scores, chosen, self.split.item_ids)
         if short := int((lists.lengths < k).sum()):
@@ -104,6 +123,8 @@ class Recommender:
         comm.meet()
         try:
             write_model(made / "model.safetensors", self.weights)
+            if self.chosen is not None:
+                write_tensors(made / "lists.safetensors", self.chosen.tensors())
             write_split(self.split, made)
             about = {"k": self.k, "point": self.point.to_json(), "fingerprint": fingerprint(self.split)}
             write_json(made / "model.json", about | {"versions": versions()})
@@ -171,14 +192,14 @@ class DivMF(TrainConfig):
     ) -> Recommender:  # fmt: skip
         """The operating point by one criterion, chosen on validation; see `Curve.choose`.
 
-        With prices, points are added to the curve where the criterion is just met.
+        With the market or prices, points are added to the curve where the criterion is just met.
         """
         split: Split = self.split_  # type: ignore[attr-defined]
         asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
         self.curve.choose(rule, **asked)  # type: ignore[arg-type]  # refuses what cannot be chosen
         refine(self.run, split, self, None, **asked)
         point = self.curve.choose(rule, **asked)  # type: ignore[arg-type]
-        return Recommender(self.run.model(point, Rows.of(split.n_users)), split, point, self.k)
+        return Recommender.at(self.run, point, split)
 
     def recommend(self, users: Sequence[Any] | pl.Series, k: int | None = None) -> tuple[Array, Array]:
         """`at(ndcg_drop=0.05).recommend(…)`: the usual operating point."""
@@ -219,12 +240,14 @@ def load(folder: str | Path) -> Recommender:
         about = read_as(folder / "model.json", MODEL)
         split = read_split(folder, about["fingerprint"])
         rows = Rows.of(split.n_users)
-        model = read_model(folder / "model.safetensors", rows, Sizes(rows.whole, split.n_items))
-        return Recommender(model, split, Point.from_json(about["point"]), about["k"])
+        sizes, path = Sizes(rows.whole, split.n_items), folder / "lists.safetensors"
+        model = read_model(folder / "model.safetensors", rows, sizes)
+        chosen = Chosen.of(read_tensors(path, rows, sizes), split.n_items, path) if path.exists() else None
+        return Recommender(model, split, Point.from_json(about["point"]), about["k"], chosen)
     if (folder / "config.json").exists():
         run = Run.open(folder)
         split = run.split
-        return Recommender(run.model(run.picked, Rows.of(split.n_users)), split, run.picked, run.config.k)
+        return Recommender.at(run, run.picked, split)
     raise ValueError(f"{folder} is neither a saved model nor a run folder")
 
 

@@ -5,7 +5,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Protocol
 
+import numpy as np
 import torch
 
 from divmf import comm
@@ -13,8 +15,17 @@ from divmf.clock import Clock
 from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.device import device_of
-from divmf.metrics import Measures, measure_each
+from divmf.ids import Array
+from divmf.interactions import Interactions
+from divmf.kernels.market import ONE
+from divmf.market import bonus as market_bonus
+from divmf.market import solve as solving
+from divmf.market.chosen import Chosen
+from divmf.market.columns import Finder, Held
+from divmf.market.values import exposure_weights, slot_weights
+from divmf.metrics import Measures, measure, measure_each
 from divmf.model import MF
+from divmf.models.scorer import Factors
 from divmf.prices import TOLERANCE, Bonus, Market, follow
 from divmf.runs import Run, restore_optimiser
 from divmf.split import Split
@@ -120,8 +131,8 @@ def sequential(training: Training) -> Iterator[Point]:
         yield training.keep(ACCURACY, 0)
     while not training.done(DIVERSITY) and not converged(training):
         yield training.epoch(ACCURACY)
-    if config.method == "prices":
-        yield from priced(training)
+    if config.method != "divmf":
+        yield from along_rho(training)
         return
     if not training.done(DIVERSITY):
         training.restore_best()
@@ -135,43 +146,108 @@ def sequential(training: Training) -> Iterator[Point]:
 FIRST_RHO, GROWTH = 0.02, 1.5
 
 
-def priced(training: Training) -> Iterator[Point]:
-    """Exposure prices along increasing ρ, until so much accuracy is lost, or no better lists are found.
+class Maker(Protocol):
+    """Makes points of the curve for any ρ."""
+
+    spread: float
+
+    def point(self, rho: float, curve: Curve, before: Point) -> Point:
+        """Solve for ρ from the point before, measure it, keep it."""
+
+
+def maker_of(run: Run, split: Split, config: TrainConfig, clock: Clock | None = None) -> Maker:
+    """What makes the points of a run that have a ρ."""
+    return (Stall if config.method == "prices" else Exchange)(run, split, config, clock)
+
+
+def along_rho(training: Training) -> Iterator[Point]:
+    """The market, or exposure prices, along increasing ρ, until so much accuracy is lost, or nothing changes any more.
 
     The path is the same whatever points were added beside it: each of its points is solved from the one before.
     """
     config, base = training.config, training.curve.base
     floor = (1 - config.deepest) * base.valid["ndcg"]
     made = {point.knob: point for point in training.points if point.phase == DIVERSITY}
-    stall, path = Stall(training.run, training.split, config, training.clock), [base]
-    # the first point made says where the path began, to the last bit; a model may know nothing and have no spread
-    with training.clock.phase("prices"):
-        first = next(iter(made), None) or FIRST_RHO * (stall.market.spread or 1.0)
+    with training.clock.phase(config.method):
+        maker, path = maker_of(training.run, training.split, config, training.clock), [base]
+        # the first point made says where the path began, to the last bit; a model may know nothing and have no spread
+        first = next(iter(made), None) or FIRST_RHO * (maker.spread or 1.0)
     for number in range(config.diversity_epochs):
         rho = first * GROWTH**number
         point = made.get(rho)
         if point is None:
-            point = stall.point(rho, training.curve, path[-1])
+            point = maker.point(rho, training.curve, path[-1])
             training.points.append(point)
             yield point
         path.append(point)
-        if ended(path, floor):
+        if why := end_of(path, floor, config):
+            log.info("the curve ends at ρ = %.4g: %s", rho, why)
             return
 
 
-GIVE_UP = 4  # ρ in a row, together almost threefold, that find no better lists before the path ends
+GIVE_UP = 4  # ρ in a row, together almost threefold, that change nothing before the path ends
 
 
-def ended(path: Sequence[Point], floor: float) -> bool:
-    """Whether nothing worth having lies beyond these points: too much is lost, or no better lists are found.
+def end_of(path: Sequence[Point], floor: float, config: TrainConfig) -> str:
+    """Why nothing worth having lies beyond these points: too much is lost, or larger ρ change nothing; else nothing.
 
-    At the far end, where exposure is nearly even, the steps no longer converge; the lists then stay as they were. And
-    where users want much the same, no prices give an item to only some of them: a ρ finds nothing better, a larger
-    one does.
+    At the far end exposure is nearly even and the lists stay as they were. Of prices, that counts where their steps no
+    longer converge: where users want much the same, no prices give an item to only some of them, but a larger ρ may.
     """
+    if path[-1].valid["ndcg"] < floor:
+        return f"more than {config.deepest:.0%} of validation nDCG is lost"
     last = list(pairwise(path))[-GIVE_UP:]
-    in_vain = sum((point.gap or 0.0) > TOLERANCE and dict(point.valid) == dict(before.valid) for before, point in last)
-    return in_vain == GIVE_UP or path[-1].valid["ndcg"] < floor
+    same = [dict(point.valid) == dict(before.valid) for before, point in last]
+    if config.method == "prices":
+        same = [stays and (point.gap or 0.0) > TOLERANCE for stays, (_, point) in zip(same, last, strict=True)]
+    if sum(same) < GIVE_UP:
+        return ""
+    return f"larger ρ change nothing; Gini {path[-1].valid['gini']:.3f} is the lowest reached"
+
+
+class Exchange:
+    """Where points of the market are made, from the scores of a run's base model."""
+
+    def __init__(self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None) -> None:
+        self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
+        scorer = Factors.of(run.model(run.curve.base, Rows.of(split.n_users)))
+        power = stake_of(split) if config.stake is None else config.stake
+        finder = Finder(scorer, Held.of(split), stakes_of(split.train.matrix, power))
+        exposure, n_users = exposure_weights(config.k, config.exposure), comm.place(split.n_users).whole
+        level = config.level * n_users * float(exposure.sum()) / ONE / split.n_items
+        bonus = market_bonus.Bonus(config.delta, level, config.steepness, n_users)
+        self.market = solving.Market(finder, slot_weights(config.k), exposure, bonus)
+        self.spread = self.market.spread
+
+    def point(self, rho: float, curve: Curve, before: Point) -> Point:
+        """Solve for ρ from the lists of the point before, measure it, keep it."""
+        began = time.perf_counter()
+        with self.clock.phase("market"):
+            kept = self.run.chosen(before, Rows.of(self.split.n_users))
+            _, start = self.market.own
+            if kept is not None:
+                start = {kind: self.market.lists(items) for kind, items in kept.lists.items()}
+            found = solving.solve(self.market, rho, start)
+        seconds = time.perf_counter() - began
+        chosen = Chosen(found.discount, {kind: lists.items for kind, lists in found.lists.items()})
+        with self.clock.phase("validation metrics"):
+            parts = {"valid": self.split.valid, "test": self.split.test}
+            valid, test = (measure_lists(chosen.lists[kind], self.split, part) for kind, part in parts.items())
+        number = 1 + max((point.epoch for point in curve.points if point.phase == DIVERSITY), default=0)
+        point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=found.gap)
+        with self.clock.phase("writing"):
+            self.run.record_chosen(point, chosen)
+        log.info(
+            "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.1f%% of the gain from the optimum",
+            rho, valid["ndcg"], valid["coverage"], valid["gini"], 100 * found.gap,
+        )  # fmt: skip
+        return point
+
+
+def measure_lists(items: Array, split: Split, part: Interactions) -> Measures:
+    """All metrics of lists on what a part of the split holds out."""
+    lists = TopK(items, np.zeros(items.shape, dtype=np.float32), split.user_ids, split.item_ids)
+    return measure(lists, part.matrix, comm.total(split.train.popularity))
 
 
 class Stall:
@@ -184,6 +260,7 @@ class Stall:
         self.market = Market(self.base, split.train.matrix, config.k, stakes_of(split.train.matrix, power))
         even_share = config.k * self.market.n_users / split.n_items
         self.bonus = Bonus(config.delta, config.level * even_share, config.steepness, self.market.n_users)
+        self.spread = self.market.spread
 
     def point(self, rho: float, curve: Curve, before: Point) -> Point:
         """Solve for ρ from the point before, measure it, keep it."""
@@ -211,20 +288,20 @@ FINEST = 0.02  # how close neighbouring ρ may come, as a share of the larger on
 
 
 def refine(run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, **criterion: float | None) -> None:
-    """More points of the prices, between the two where a criterion of `Curve.choose` stops or begins to hold."""
+    """More points with a ρ, between the two where a criterion of `Curve.choose` stops or begins to hold."""
     ((name, value),) = [(name, value) for name, value in criterion.items() if value is not None] or [("", 0.0)]
-    if config.method != "prices" or name not in ("ndcg_drop", "gini", "coverage", "rho") or not run.curve.has_prices:
+    if config.method == "divmf" or name not in ("ndcg_drop", "gini", "coverage", "rho") or not run.curve.has_rho:
         return
-    stall: Stall | None = None
+    maker: Maker | None = None
     with run.locked():
         while True:
             curve = run.curve
             between = float(value) if name == "rho" else rho_between(curve, name, float(value))
             if between is None or any(point.knob == between for point in curve.points) or between <= 0:
                 return
-            stall = stall or Stall(run, split, config, clock)
+            maker = maker or maker_of(run, split, config, clock)
             smaller = [point for point in curve.operating if (point.knob or 0.0) < between]
-            stall.point(between, curve, smaller[-1])
+            maker.point(between, curve, smaller[-1])
 
 
 def rho_between(curve: Curve, name: str, value: float) -> float | None:

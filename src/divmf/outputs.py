@@ -14,7 +14,7 @@ OF_RUN = (
     "config.json", "ids.parquet", "interactions.parquet", "epochs.jsonl", "tuned.json", "state.safetensors",
     "picked.json", "lock",
 )  # fmt: skip
-OF_MODEL = ("model.json", "model.safetensors", "ids.parquet", "interactions.parquet")
+OF_MODEL = ("model.json", "model.safetensors", "lists.safetensors", "ids.parquet", "interactions.parquet")
 HEAD = 1 << 16  # bytes looked at
 
 

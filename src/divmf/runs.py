@@ -4,8 +4,8 @@ config.json            settings, seed, versions, fingerprint of the data
 ids.parquet            what the user and item numbers stand for
 interactions.parquet   the split, by number
 epochs.jsonl           a line an epoch: its point of the curve
-points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's prices and scales of users; 000 is the model
-                       before diversifying
+points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's discounts and lists (market), or its prices
+                       and scales of users; 000 is the model before diversifying
 points/adam.safetensors where the diversity phase begins with them: Adam's moments of that model
 tuned.json             settings chosen on validation, and what was tried
 state.safetensors      weights and optimiser after the last epoch, to resume from
@@ -32,6 +32,7 @@ from divmf.config import TrainConfig
 from divmf.curve import ACCURACY, Curve, Point
 from divmf.files import append_line, damaged, write_json, write_text
 from divmf.fingerprint import fingerprint
+from divmf.market.chosen import Chosen
 from divmf.model import MF
 from divmf.prices import Standing
 from divmf.schema import CONFIG, POINT, TUNED, read_as, read_lines_as, whole_lines
@@ -170,9 +171,23 @@ class Run:
         """The model of a point of the curve that one may choose; rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None:
             return read_model(self.weights_file(point), rows, self.sizes)
+        if self.config.method == "market":
+            return read_model(self.folder / "points" / "000.safetensors", rows, self.sizes)
         base = read_model(self.folder / "points" / "000.safetensors", rows, self.sizes)
         at = self.standing(point, rows)
         return replace(base.weighted(torch.from_numpy(at.scale)), price=torch.from_numpy(at.price))
+
+    def chosen(self, point: Point, rows: Rows | None = None) -> Chosen | None:
+        """The lists of a point of the market; none for other points. rows: of some users alone."""
+        if point.phase == ACCURACY or point.knob is None or self.config.method != "market":
+            return None
+        path = self.weights_file(point)
+        return Chosen.of(read_tensors(path, rows, self.sizes), self.sizes.items, path)
+
+    def record_chosen(self, point: Point, chosen: Chosen) -> None:
+        """Keep a point of the market: all that it adds to the model before diversifying, and nothing resumes."""
+        write_tensors(self.weights_file(point), chosen.tensors())
+        self.append(point)
 
     def standing(self, point: Point, rows: Rows | None = None) -> Standing:
         """The prices of a point, and how much the scores of users count against them; rows: of some users alone."""
@@ -307,7 +322,7 @@ def check_moments(state: Mapping[str, Tensor], path: Path) -> None:
 
 
 def is_price(line: str) -> bool:
-    """Whether a line of the log is a whole point of the prices, which stands without a state to resume from."""
+    """Whether a line of the log is a whole point of the market or the prices, which needs no state to resume from."""
     try:
         return line.endswith("\n") and "knob" in json.loads(line)
     except json.JSONDecodeError:

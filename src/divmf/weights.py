@@ -92,7 +92,7 @@ class Sizes(NamedTuple):
     def check(self, name: str, shape: tuple[int, ...]) -> None:
         """Refuse a table that has not a row for each user or item. Kernels take that for granted: they do not look."""
         parts = name.split(".")
-        of_users, of_items = "users" in parts, not {"items", "bias", "price"}.isdisjoint(parts)
+        of_users, of_items = "users" in parts, not {"items", "bias", "price", "discount"}.isdisjoint(parts)
         if not shape or not (of_users or of_items):  # Adam's count of steps
             return
         whose, n_rows = ("users", self.users) if of_users else ("items", self.items)

@@ -40,10 +40,7 @@ def demo(
     out.note(f"a marketplace of {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")
     run = train_run(out, output / "run", split, config, "synthetic")
     picked, curve = choose(run, split, ndcg_drop=LOSS), run.curve
-    chosen = {
-        name: Recommender(run.model(point), split, point, config.k)
-        for name, point in (("MF", curve.base), ("DivMF", picked))
-    }
+    chosen = {name: Recommender.at(run, point, split) for name, point in (("MF", curve.base), ("DivMF", picked))}
     rivals = reranker_curves(out, chosen["MF"].lists(WIDTH, seen="train"), split, config.k)
     report = output / "report.html"
     run_report(

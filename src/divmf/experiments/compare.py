@@ -48,7 +48,7 @@ def one_line(curve: Curve) -> Curve:
     return Curve((curve.base, *(point for point in curve.frontier("gini").points if point is not curve.base)))
 
 
-NAMES = {"divmf": "DivMF", "prices": "prices"}
+NAMES = {"market": "market", "divmf": "DivMF", "prices": "prices"}
 
 
 def rivals(
@@ -61,7 +61,7 @@ def rivals(
     for other in also:
         run.check_same_data(other)
     split, config, curve = run.split, run.config, run.curve
-    base = Recommender(run.model(curve.base), split, curve.base, config.k)
+    base = Recommender.at(run, curve.base, split)
     for each in (run, *also):
         yield own_rival(each, split)
     candidates, lowest = base.lists(min(width, split.n_items), seen="train"), lowest_of_parts(base.weights, split)
@@ -77,7 +77,7 @@ def own_rival(run: Run, split: Split) -> Rival:
     spent = sum(point.seconds or 0.0 for point in curve.points if point.phase == "diversity")
 
     def lists(point: Point) -> TopK:
-        return Recommender(run.model(point), split, point, k).lists()
+        return Recommender.at(run, point, split).lists(k)
 
     return Rival(NAMES[run.config.method], Curve(curve.operating), lists, spent)
 

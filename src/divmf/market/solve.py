@@ -211,7 +211,8 @@ def solve(market: Market, rho: float, start: Mapping[str, Lists]) -> Solution:
         return columns, beyond, changed[0]
 
     for turn in range(ROUNDS):
-        discount = market.left_to_earn(rho, lists[first])
+        # what some kind of lists lacks must be a candidate, whatever the others show
+        discount = np.max([market.left_to_earn(rho, made) for made in lists.values()], axis=0)
         columns, beyond, changed = found(discount)
         if turn and changed < NEW:
             break

@@ -63,7 +63,7 @@ def in_view(rows: Sequence[Row]) -> list[Row]:
 def training_rows(curve: Curve, metrics: Sequence[str], part: str) -> list[Row]:
     """Every point of a run in the order it was made (prices: of their ρ), those that one may not choose too."""
     base, points = curve.base, list(curve.points)
-    if curve.has_prices:
+    if curve.has_rho:
         points = [point for point in points if point.phase == ACCURACY] + list(curve.operating[1:])
     return [
         {"step": step, "phase": point.phase, "at": point_name(point), "base": point is base}
