@@ -146,7 +146,7 @@ def test_rho_is_refused_for_a_run_of_the_papers_method(divmf: Any, text_run: Pat
     done = divmf("pick", text_run, "--rho", "0.1")
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines() == [
-        "divmf: rho=0.1 cannot be chosen: the curve is not one of prices (--method prices)"
+        "divmf: rho=0.1 cannot be chosen: its points have none (--method divmf); name an epoch"
     ]
 
 
@@ -163,8 +163,19 @@ def test_the_alternating_schedule_asks_for_the_papers_method(
 
 def test_the_papers_method_can_be_named_by_its_parts(divmf: Any, log: Path, tmp_path: Path) -> None:
     named = divmf(
-        "train", log, "-o", tmp_path / "named", *QUICK[:-2], "--method", "divmf", "--accuracy", "bpr",
-        "--shuffle", "triples", "--no-mask-seen", "--json",
+        "train",
+        log,
+        "-o",
+        tmp_path / "named",
+        *QUICK[:-2],
+        "--method",
+        "divmf",
+        "--accuracy",
+        "bpr",
+        "--shuffle",
+        "triples",
+        "--no-mask-seen",
+        "--json",
     )
     preset = divmf("train", log, "-o", tmp_path / "preset", *QUICK, "--json")
     assert named.json["base"]["valid"] == preset.json["base"]["valid"]
@@ -218,7 +229,7 @@ def test_lists_for_some_users_in_other_formats(divmf: Any, log: Path, tmp_path: 
         assert read_table(path)["user_id"].unique().sort().to_list() == wanted.to_list()
 
 
-@pytest.mark.parametrize("settings", [QUICK, PRICES], ids=["divmf", "prices"])
+@pytest.mark.parametrize("settings", [QUICK, PRICES], ids=["divmf", "market"])
 def test_the_phases_of_a_profile_add_up_to_the_time_the_command_took(
     divmf: Any, log: Path, tmp_path: Path, settings: list[str]
 ) -> None:
@@ -228,7 +239,7 @@ def test_the_phases_of_a_profile_add_up_to_the_time_the_command_took(
     *phases, together = profile
     names = {row["phase"] for row in phases}
     assert names >= {"reading", "splitting", "accuracy epochs", "validation metrics", "writing", "other"}
-    assert names & {"diversity epochs", "prices"} == ({"diversity epochs"} if settings is QUICK else {"prices"})
+    assert names & {"diversity epochs", "market"} == ({"diversity epochs"} if settings is QUICK else {"market"})
     assert "choosing λ" in names
     assert all(row["seconds"] >= 0 for row in phases)
     assert together["seconds"] == pytest.approx(sum(row["seconds"] for row in phases))
@@ -522,7 +533,19 @@ def test_a_share_of_everybody_is_held_out_and_active_users_count_more(divmf: Any
     total = sizes["train"] + sizes["valid"] + sizes["test"]
     assert sizes["test"] / total == pytest.approx(0.2, abs=0.02)
     assert sizes["valid"] / total == pytest.approx(0.1, abs=0.02)
-    fast = ["--accuracy-epochs", 5, "--l2", 8, "--learning-rate", 0.2, "--diversity-epochs", 3, "-q"]
+    fast = [
+        "--accuracy-epochs",
+        5,
+        "--l2",
+        8,
+        "--learning-rate",
+        0.2,
+        "--diversity-epochs",
+        3,
+        "--method",
+        "prices",
+        "-q",
+    ]
     ways = {"whole": ["--hold-out", 0.2], "alike": ["--hold-out", 0.2, "--stake", 0], "one": []}
     for run, how in ways.items():
         assert divmf("train", log, "-o", tmp_path / run, *how, *fast).code == 0

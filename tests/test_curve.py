@@ -348,7 +348,7 @@ def test_a_point_of_the_prices_is_chosen_by_its_rho():
     for wrong in (-0.1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match=rf"rho={wrong:g} cannot be chosen: ρ is a number, 0 or more"):
             PRICED.choose(rho=wrong)
-    with pytest.raises(ValueError, match=r"rho=1 cannot be chosen: the curve is not one of prices"):
+    with pytest.raises(ValueError, match=r"rho=1 cannot be chosen: its points have none"):
         RUN.choose(rho=1.0)
 
 

@@ -18,13 +18,13 @@ from divmf.config import TrainConfig, TrainingDiverged
 from divmf.curve import Curve, Point
 from divmf.datasets import marketplace
 from divmf.files import write_json
-from divmf.fitting import FINEST, GROWTH, Stall, ended, measure_both, refine, rho_between
+from divmf.fitting import FINEST, GROWTH, Stall, end_of, measure_both, refine, rho_between
 from divmf.prices import TOLERANCE
 from divmf.runs import Run
 from divmf.split import Split
 from divmf.tuning import better, mean_of, trial, tuned
 
-CONFIG = TrainConfig(k=3, dim=8, l2=2.0, learning_rate=0.2, accuracy_epochs=15)
+CONFIG = TrainConfig(method="prices", k=3, dim=8, l2=2.0, learning_rate=0.2, accuracy_epochs=15)
 
 
 def finished(folder: Path, split: Split, config: TrainConfig) -> Run:
@@ -301,20 +301,22 @@ def test_diversity_grows_along_the_path(path: Run) -> None:
 
 def test_a_path_is_over_where_nothing_better_is_found_or_too_much_is_lost() -> None:
     def at(ndcg: float, gap: float) -> Point:
-        return Point("diversity", 1, {"ndcg": ndcg}, {}, knob=1.0, gap=gap)
+        return Point("diversity", 1, {"ndcg": ndcg, "gini": 0.5}, {}, knob=1.0, gap=gap)
 
     def path(*points: tuple[float, float]) -> list[Point]:
         return [at(ndcg, gap) for ndcg, gap in points]
 
     far = 2 * TOLERANCE
-    assert ended(path((0.61, 0), (0.59, 0)), 0.6)
-    assert not ended(path((0.7, 0), (0.6, 0)), 0.6)
+    assert end_of(path((0.61, 0), (0.59, 0)), 0.6, CONFIG)
+    assert not end_of(path((0.7, 0), (0.6, 0)), 0.6, CONFIG)
     # the same lists again, and far from the best: larger ρ may find better ones, but not after four in vain
-    assert not ended(path((0.7, 0), *[(0.7, far)] * 3), 0.6)
-    assert ended(path((0.7, 0), *[(0.7, far)] * 4), 0.6)
-    assert not ended(path((0.7, 0), (0.7, far), *[(0.69, far)] * 4), 0.6)
-    assert ended(path((0.7, 0), (0.7, far), *[(0.69, far)] * 5), 0.6)
-    assert not ended(path((0.7, 0), *[(0.7, far)] * 3, (0.7, TOLERANCE)), 0.6)  # near the best: nothing to find
+    assert not end_of(path((0.7, 0), *[(0.7, far)] * 3), 0.6, CONFIG)
+    assert end_of(path((0.7, 0), *[(0.7, far)] * 4), 0.6, CONFIG)
+    assert not end_of(path((0.7, 0), (0.7, far), *[(0.69, far)] * 4), 0.6, CONFIG)
+    assert end_of(path((0.7, 0), (0.7, far), *[(0.69, far)] * 5), 0.6, CONFIG)
+    assert not end_of(
+        path((0.7, 0), *[(0.7, far)] * 3, (0.7, TOLERANCE)), 0.6, CONFIG
+    )  # near the best: nothing to find
 
 
 @pytest.mark.parametrize("apart", [0.02, 0.1])

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from divmf import calibrate as calibration
 from divmf.calibrate import calibrate
 from divmf.config import TrainConfig
+from divmf.market.columns import Finder, Held
+from divmf.models.scorer import Factors
 from divmf.plan import Job, Network, Pace, memory, peak, seconds, wire
 from divmf.prices import Market
 from divmf.training import EPOCHS, epoch_rng, initial_model, optimisers_of
@@ -19,8 +22,8 @@ JOBS = st.builds(
     users=st.integers(1000, 10**8), items=st.integers(200, 10**7), interactions=st.integers(10**4, 10**10),
     processes=st.integers(1, 512),
     config=st.builds(
-        TrainConfig, accuracy=st.sampled_from(["softmax", "bpr", "mse"]), method=st.sampled_from(["prices", "divmf"]),
-        dim=st.sampled_from([8, 32, 128]),
+        TrainConfig, accuracy=st.sampled_from(["softmax", "bpr", "mse"]),
+        method=st.sampled_from(["market", "prices", "divmf"]), dim=st.sampled_from([8, 32, 128]),
     ),
 )  # fmt: skip
 
@@ -46,8 +49,22 @@ def test_interactions_vectors_and_moments_are_counted_as_they_are(split):
     assert seen.data.itemsize + seen.indices.itemsize == 8
 
 
-def test_candidates_of_the_prices_are_counted_as_they_are(split):
+def test_candidates_of_the_market_are_counted_as_they_are(split):
     config = TrainConfig(k=5)
+    job = Job(split.n_users, split.n_items, 2, config=config)
+    model = initial_model(split.n_users, split.n_items, config)
+    finder = Finder(Factors.of(model), Held.nothing(split.train.matrix), np.ones(split.n_users, dtype=np.float32))
+    columns, beyond = finder.find(np.zeros(split.n_items), np.zeros((3, split.n_users, 5), dtype=np.int32))
+    held = sum(table.nbytes for table in (*columns, beyond, finder.by_value))
+    lists = 3 * 2 * 4 * 5 * split.n_users  # of each kind, and those of the point before
+    # those of the model's own lists are kept, which were found before there were any
+    own = sum(table.nbytes for table in columns) - (4 + 4 + 1) * 3 * 5 * split.n_users
+    vectors = model.users.numpy().nbytes
+    assert held + own + lists + vectors == pytest.approx(memory(job)["market"]["candidates"], rel=0.02)
+
+
+def test_candidates_of_the_prices_are_counted_as_they_are(split):
+    config = TrainConfig(k=5, method="prices")
     job = Job(split.n_users, split.n_items, len(split.train), config=config)
     model = initial_model(split.n_users, split.n_items, config)
     market = Market(model, split.train.matrix, config.k)

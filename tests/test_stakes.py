@@ -102,7 +102,9 @@ def changed_by_group(run: Run, split: Split) -> Array:
 def test_with_stakes_those_with_few_interactions_give_way_first(split: Split, tmp_path: Path) -> None:
     made = {}
     for power in (0.0, 1.0):
-        config = TrainConfig(l2=8.0, learning_rate=0.2, accuracy_epochs=15, diversity_epochs=6, stake=power)
+        config = TrainConfig(
+            method="prices", l2=8.0, learning_rate=0.2, accuracy_epochs=15, diversity_epochs=6, stake=power
+        )
         run = Run.start(tmp_path / str(power), split, config)
         list(fit(run, split, config))
         made[power] = changed_by_group(run, split)
@@ -111,7 +113,7 @@ def test_with_stakes_those_with_few_interactions_give_way_first(split: Split, tm
 
 
 def test_stakes_are_kept_with_the_run_and_the_saved_model(split: Split, tmp_path: Path) -> None:
-    settings = {"l2": 8.0, "learning_rate": 0.2, "accuracy_epochs": 15, "diversity_epochs": 6}
+    settings = {"method": "prices", "l2": 8.0, "learning_rate": 0.2, "accuracy_epochs": 15, "diversity_epochs": 6}
     model = DivMF(**settings).fit(split, run=tmp_path / "run")
     chosen = model.at(ndcg_drop=0.1)
     assert chosen.point.knob

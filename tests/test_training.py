@@ -155,7 +155,7 @@ def test_what_is_set_by_name_wins_over_the_preset() -> None:
 
 def test_what_is_not_given_depends_on_the_loss_of_the_accuracy_phase() -> None:
     config = TrainConfig()
-    assert (config.accuracy, config.method, config.epochs) == ("softmax", "prices", 40)
+    assert (config.accuracy, config.method, config.epochs) == ("softmax", "market", 40)
     # 0.2 for three epochs of five, then half a cosine: halved when half of the rest is gone, next to nothing at last
     assert [config.rate(epoch) for epoch in (1, 24, 25, 33)] == pytest.approx([0.2, 0.2, 0.2, 0.1])
     assert 0 < config.rate(40) < 0.002

@@ -269,6 +269,17 @@ def everyones(value: T) -> list[T]:
     return held
 
 
+def broadcast(value: "Array", process: int) -> None:
+    """Replace an array by that of one process."""
+    if size() == 1:
+        return
+    import torch
+    from torch import distributed
+
+    with noticing():
+        distributed.broadcast(torch.from_numpy(value), src=process)
+
+
 def meet() -> None:
     """Go on when all processes are here: what one has written, the others can read."""
     add_up(np.zeros(1))

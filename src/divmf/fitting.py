@@ -21,7 +21,7 @@ from divmf.kernels.market import ONE
 from divmf.market import bonus as market_bonus
 from divmf.market import solve as solving
 from divmf.market.chosen import Chosen
-from divmf.market.columns import Finder, Held
+from divmf.market.columns import WIDTH, Finder, Held
 from divmf.market.values import exposure_weights, slot_weights
 from divmf.metrics import Measures, measure, measure_each
 from divmf.model import MF
@@ -212,7 +212,8 @@ class Exchange:
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
         scorer = Factors.of(run.model(run.curve.base, Rows.of(split.n_users)))
         power = stake_of(split) if config.stake is None else config.stake
-        finder = Finder(scorer, Held.of(split), stakes_of(split.train.matrix, power))
+        width = max(WIDTH, 2 * config.k)
+        finder = Finder(scorer, Held.of(split), stakes_of(split.train.matrix, power), width)
         exposure, n_users = exposure_weights(config.k, config.exposure), comm.place(split.n_users).whole
         level = config.level * n_users * float(exposure.sum()) / ONE / split.n_items
         bonus = market_bonus.Bonus(config.delta, level, config.steepness, n_users)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from divmf.config import TrainConfig
 from divmf.kernels.rows import rows_at_once
+from divmf.market.columns import KINDS
+from divmf.market.columns import WIDTH as MARKET_WIDTH
 from divmf.prices import WIDTH, bins
 from divmf.steps import batch_shape, is_large, n_steps_of
 from divmf.threads import PART_BYTES, PARTS, part_bounds, threads
@@ -22,7 +24,8 @@ PAIR = 4 + 4 + 8  # user, item, time
 MATRIX = 4 + 4  # a pair in a sparse matrix: train, and train with validation
 STORED = 18  # a pair as the run folder has it, held beside the arrays made of it
 ID = 16  # an entry of an id table
-POINT_PASSES = 2  # passes over all scores that the prices of a point take, about
+POINT_PASSES = 2  # passes over all scores that a point of the market or of the prices takes, about
+POINT_TURNS = 40  # turns of everybody that a point of the market takes, about
 SAMPLED_LOSSES = ("bpr", "mse")
 
 
@@ -71,7 +74,7 @@ class Job:
     @property
     def curve_phase(self) -> str:
         """What makes the curve."""
-        return "prices" if self.config.method == "prices" else "diversity"
+        return "diversity" if self.config.method == "divmf" else self.config.method
 
 
 Bytes = dict[str, int]
@@ -88,7 +91,7 @@ def memory(job: Job) -> dict[str, Bytes]:
             "id tables": ID * (job.own_users + job.items),
         },
         "accuracy": standing(job, 16) | accuracy_only(job),
-        job.curve_phase: standing(job, 16 if job.curve_phase == "prices" else 24, seen=True) | curve_only(job),
+        job.curve_phase: standing(job, 24 if job.curve_phase == "diversity" else 16, seen=True) | curve_only(job),
         "recommend": {
             "libraries": LIBRARIES,
             "interactions": (PAIR + STORED) * job.own_pairs,
@@ -122,8 +125,15 @@ def accuracy_only(job: Job) -> Bytes:
 
 
 def curve_only(job: Job) -> Bytes:
-    """What a diversity epoch, or a point of the prices, adds."""
+    """What a diversity epoch, or a point of the market or the prices, adds."""
     config = job.config
+    if job.curve_phase == "market":
+        width = min(job.items, max(MARKET_WIDTH, 2 * config.k))
+        columns = (4 + 4 + 1) * (2 * width + len(KINDS) * config.k) + 16  # item, value, lists it may stand in; where
+        own = (4 + 4 + 1) * 2 * width + 16  # those of the model's own lists are kept
+        lists = 2 * 4 * len(KINDS) * config.k  # and those of the point before
+        candidates = columns + own + lists + 16 + 4 * width + 4 * config.dim
+        return {"candidates": candidates * job.own_users, "exposure": 16 * 8 * job.items, "scores": scores(job)}
     if job.curve_phase == "prices":
         width = min(job.items, config.k + WIDTH) + config.k
         # candidates twice while they are found; scales and what is tried; the model again, for the market and scaled
@@ -170,7 +180,8 @@ def wire(job: Job) -> Bytes:
     else:
         found["accuracy"] = round(summed * gradient)
     visit = round(summed * (1 + 2 * bins()) * counts)
-    found[job.curve_phase] = 20 * visit if job.curve_phase == "prices" else round(summed * (gradient + counts))
+    visits = {"prices": 20 * visit, "market": round(POINT_TURNS * summed * counts)}
+    found[job.curve_phase] = visits.get(job.curve_phase, round(summed * (gradient + counts)))
     return found
 
 
@@ -203,7 +214,7 @@ def seconds(job: Job, pace: Pace, network: Network) -> dict[str, float]:
     matrix = job.own_users * job.items
     sent = {name: 8 * count / (1e9 * network.gigabits) for name, count in wire(job).items()}
     waited = network.latency if job.processes > 1 else 0.0
-    curve = POINT_PASSES * matrix * pace.listed if job.curve_phase == "prices" else matrix * pace.diversity
+    curve = matrix * pace.diversity if job.curve_phase == "diversity" else POINT_PASSES * matrix * pace.listed
     work = job.own_pairs * job.config.negatives if job.samples else matrix
     return {
         "reading": job.interactions * pace.row,

@@ -120,7 +120,7 @@ def test_plain_calls_are_checked_like_the_command_line():
 
 
 def test_an_unknown_method_is_named_with_those_there_are():
-    with pytest.raises(ValueError, match=r"no reranker 'best'; choose one of kwon, karakaya"):
+    with pytest.raises(ValueError, match=r"no reranker 'best'; choose one of market, kwon, karakaya"):
         find_method("best")
 
 

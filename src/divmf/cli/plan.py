@@ -69,6 +69,7 @@ def what_of(job: Any, phase: str) -> str:
         "reading": "reading the log",
         "accuracy": f"accuracy epoch ({job.config.accuracy})",
         "diversity": "diversity epoch",
+        "market": "point of the market, about",
         "prices": "point of the prices, about",
         "measuring": "measuring an epoch or point",
         "recommend": "everybody's lists",

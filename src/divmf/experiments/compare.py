@@ -48,7 +48,7 @@ def one_line(curve: Curve) -> Curve:
     return Curve((curve.base, *(point for point in curve.frontier("gini").points if point is not curve.base)))
 
 
-NAMES = {"market": "market", "divmf": "DivMF", "prices": "prices"}
+NAMES = {"market": "exposure market", "divmf": "DivMF", "prices": "prices"}
 
 
 def rivals(

@@ -28,7 +28,7 @@ class Chosen(NamedTuple):
 
     def tensors(self) -> dict[str, Tensor]:
         """As they are written to disk."""
-        lists = {f"users.{kind}": torch.from_numpy(items) for kind, items in self.lists.items()}
+        lists = {f"users.{kind}": torch.tensor(items) for kind, items in self.lists.items()}
         return {"discount": torch.from_numpy(self.discount.astype(np.float32))} | lists
 
     @classmethod

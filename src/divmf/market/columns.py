@@ -6,6 +6,7 @@ held out of training, which only some lists may hold. They are found by one pass
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +18,6 @@ from divmf.kernels.rows import rows_at_once
 from divmf.models.scorer import Scorer
 from divmf.split import Split
 from divmf.threads import in_parts
-from divmf.topk import TopK
 
 WIDTH = 64  # candidates by value, and as many by value plus discount
 
@@ -57,6 +57,19 @@ class Held:
         return cls(known, np.zeros(known.shape[0] + 1, dtype=np.int64), none, none.astype(np.int64))
 
 
+class Source(Protocol):
+    """Where candidates come from; weights (n_users,) float32: how much the values of users count."""
+
+    n_items: int
+    weights: Array
+
+    def find(self, discount: Array, kept: Array) -> tuple[Columns, Array]:
+        """The candidates at these discounts, and what lies beyond them (see `answer_part`).
+
+        discount (n_items,); kept (kinds, n_users, k) int32: the present lists, −1 for none
+        """
+
+
 class Finder:
     """Finds candidates by the scores of a model.
 
@@ -64,21 +77,13 @@ class Finder:
     """
 
     def __init__(self, scorer: Scorer, held: Held, weights: Array, width: int = WIDTH) -> None:
-        self.scorer, self.held, self.weights = scorer, held, weights
+        self.scorer, self.held, self.weights, self.n_items = scorer, held, weights, scorer.n_items
         self.width = min(width, scorer.n_items)
         self.by_value = np.full((scorer.n_users, self.width), -2, dtype=np.int32)
         self.shifts, self.grid = np.zeros(scorer.n_users, dtype=np.float32), np.zeros(0)
 
-    @property
-    def n_items(self) -> int:
-        """|I|, the whole catalogue."""
-        return self.scorer.n_items
-
     def find(self, discount: Array, kept: Array) -> tuple[Columns, Array]:
-        """The candidates at these discounts, and what lies beyond them (see `answer_part`).
-
-        discount (n_items,); kept (kinds, n_users, k) int32: the present lists, −1 for none
-        """
+        """The candidates at these discounts, by one pass over all scores."""
         held, n_users = self.held, self.scorer.n_users
         wanted = Wanted(
             self.weights, discount.astype(np.float32), self.shifts, self.grid, held.known.indptr, held.known.indices,
@@ -102,14 +107,21 @@ class Finder:
         return columns, beyond
 
 
-def given(lists: TopK, weights: Array) -> tuple[Columns, Array]:
-    """The items of given lists as the only candidates there are."""
-    best_first = np.argsort(-lists.scores, axis=1, kind="stable")
-    items = np.take_along_axis(lists.items, best_first, axis=1)
-    values = np.take_along_axis(lists.scores, best_first, axis=1) * weights[:, None]
-    n_lists, width = items.shape
-    starts = np.arange(n_lists, dtype=np.int64) * width
-    columns = Columns(
-        starts, starts + (items >= 0).sum(axis=1), items.ravel(), values.ravel(), np.ones(items.size, dtype=np.uint8)
-    )
-    return columns, np.full((n_lists, 2), -np.inf)
+class GivenLists:
+    """Candidates that are given: of items outside a user's list nothing is known.
+
+    items, scores (n_lists, width): in order of score, −1 and −inf where a list is shorter
+    """
+
+    def __init__(self, items: Array, scores: Array, n_items: int) -> None:
+        n_lists, width = items.shape
+        self.n_items, self.weights = n_items, np.ones(n_lists, dtype=np.float32)
+        starts = np.arange(n_lists, dtype=np.int64) * width
+        lengths, opens = (items >= 0).sum(axis=1), np.ones(items.size, dtype=np.uint8)
+        values = np.ascontiguousarray(scores, dtype=np.float32).ravel()
+        self.columns = Columns(starts, starts + lengths, np.ascontiguousarray(items).ravel(), values, opens)
+        self.beyond = np.full((n_lists, 2), -np.inf)
+
+    def find(self, discount: Array, kept: Array) -> tuple[Columns, Array]:
+        """The same candidates at any discounts; nothing lies beyond them."""
+        return self.columns, self.beyond

@@ -23,7 +23,7 @@ from divmf import comm
 from divmf.ids import Array
 from divmf.kernels.market import ONE, ONE_BITS, Columns, Terms, answer_part, take_turns, worth_part
 from divmf.market.bonus import Bonus
-from divmf.market.columns import KINDS, Finder
+from divmf.market.columns import KINDS, Source
 from divmf.threads import in_parts
 
 ROUNDS = 3  # how often candidates are found for one ρ, at the most, before the certificate
@@ -69,7 +69,7 @@ class Market:
     slots, exposure   (k,): what a value and a showing count in each slot (`divmf.market.values`)
     """
 
-    finder: Finder
+    finder: Source
     slots: Array
     exposure: Array
     bonus: Bonus
@@ -121,13 +121,9 @@ class Market:
         """Everybody takes a turn, process after process; how many lists changed."""
         terms, changed = self.terms(rho), 0
         for process in range(comm.size()):
-            before = lists.exposed.copy()
             if comm.rank() == process:
                 changed = take_turns(columns, kind, 0, len(lists.items), terms, *reversed(lists))
-            if comm.size() > 1:
-                more = lists.exposed - before
-                comm.add_up(more)
-                lists.exposed[:] = before + more
+            comm.broadcast(lists.exposed, process)
         return int(comm.total(changed))
 
     def settle(self, columns: Columns, kind: int, rho: float, lists: Lists) -> float:

@@ -10,6 +10,7 @@ from divmf.rerank.fairmatch import fairmatch
 from divmf.rerank.fairrec import fairrec
 from divmf.rerank.karakaya import karakaya
 from divmf.rerank.kwon import kwon
+from divmf.rerank.market import market
 from divmf.rerank.maxflow_coverage import maxflow_coverage
 from divmf.rerank.mincost_flow import mincost_flow
 from divmf.rerank.most_popular import most_popular
@@ -25,8 +26,33 @@ from divmf.rerank.uimatch import uimatch
 from divmf.rerank.xquad import xquad
 
 __all__ = [
-    "METHODS", "Gap", "Method", "bayes_rule", "check_settings", "dual_prices", "fairmatch", "fairrec",
-    "find_method", "gap", "karakaya", "kwon", "lowest_scores", "maxflow_coverage", "mincost_flow", "most_popular",
-    "optimal", "parse_settings", "popcon", "random_top", "range_of", "sapid", "settings_of", "sinkhorn", "sweep",
-    "sweep_points", "uimatch", "xquad",
+    "METHODS",
+    "Gap",
+    "Method",
+    "bayes_rule",
+    "check_settings",
+    "dual_prices",
+    "fairmatch",
+    "fairrec",
+    "find_method",
+    "gap",
+    "karakaya",
+    "kwon",
+    "lowest_scores",
+    "market",
+    "maxflow_coverage",
+    "mincost_flow",
+    "most_popular",
+    "optimal",
+    "parse_settings",
+    "popcon",
+    "random_top",
+    "range_of",
+    "sapid",
+    "settings_of",
+    "sinkhorn",
+    "sweep",
+    "sweep_points",
+    "uimatch",
+    "xquad",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from divmf.rerank.fairmatch import fairmatch
 from divmf.rerank.fairrec import fairrec
 from divmf.rerank.karakaya import karakaya
 from divmf.rerank.kwon import kwon
+from divmf.rerank.market import market
 from divmf.rerank.maxflow_coverage import maxflow_coverage
 from divmf.rerank.mincost_flow import mincost_flow
 from divmf.rerank.most_popular import most_popular
@@ -116,6 +117,8 @@ class Method:
 TENTHS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 
 ALL = (
+    Method(market, "rho", (0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.3, 2, 4, 8, 16, 32),
+           "Monderer & Shapley, Games and Economic Behavior 1996"),
     Method(kwon, "t_r", (1, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0), "Adomavicius & Kwon, TKDE 2012",
            ({}, {"ranking": "popularity"}, {"ranking": "liked"}, {"scale": "candidates"}, {"order": "score"})),
     Method(karakaya, "threshold", TENTHS[::-1], "Karakaya & Aytekin, KAIS 2018", ({}, {"scale": "candidates"})),

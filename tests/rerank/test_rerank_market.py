@@ -1,0 +1,73 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rerank_cases import candidates, items_of, make_candidates, rows_of, some
+
+from divmf.kernels.market import ONE
+from divmf.market.values import exposure_weights, slot_weights
+from divmf.metrics import gini
+from divmf.rerank import market
+from divmf.rerank.market import Solved
+
+
+def plain_turn(wide, k, lists, unit, exposure):
+    """Every user in turn takes the best of all lists, given the others'; whether one changed."""
+    slots, counts = slot_weights(k), exposure_weights(k, exposure) / ONE
+    level, changed = 0.9 * len(wide) * counts.sum() / wide.n_items, False
+
+    def earned(exposed):
+        table = np.logaddexp(0, 16 * np.log(level / (np.arange(len(wide) + 2) + 1e-4))) / 16
+        whole = np.floor(exposed + 1e-9).astype(int)
+        return sum(table[:n].sum() + (amount - n) * table[n] for amount, n in zip(exposed, whole, strict=True))
+
+    def exposed_by(everybody):
+        exposed = np.zeros(wide.n_items)
+        for items in everybody:
+            for r, item in enumerate(items):
+                exposed[item] += counts[r]
+        return exposed
+
+    for user, row in enumerate(rows_of(wide)):
+        scores = dict(row)
+
+        def value(items, user=user, scores=scores):
+            everybody = [items if other == user else kept for other, kept in enumerate(lists)]
+            return sum(slots[r] * scores[item] for r, item in enumerate(items)) + unit * earned(exposed_by(everybody))
+
+        options = [list(chosen) for chosen in combinations([item for item, _ in row], min(k, len(row)))]
+        best = max(options, key=value) if options else []
+        if options and value(best) > value(lists[user]) + 1e-6 * max(1, abs(value(best))):
+            lists[user], changed = best, True
+    return changed
+
+
+@some
+@given(candidates(n_lists=st.integers(1, 4)), st.integers(1, 3), st.sampled_from([0.3, 2.0]))
+def test_no_user_of_a_plain_loop_would_take_another_list(wide, k, rho):
+    lists = items_of(market(wide, k, rho=rho))
+    unit = rho * (Solved(wide, k, "count", 0.9, 1e-4).market.spread or 1.0)
+    assert not plain_turn(wide, k, lists, unit, "count")
+
+
+@some
+@given(candidates(), st.integers(1, 4))
+def test_at_rho_zero_lists_are_as_they_are(wide, k):
+    assert items_of(market(wide, k, rho=0.0)) == [[item for item, _ in row[:k]] for row in rows_of(wide)]
+
+
+@pytest.mark.parametrize("replace", [0.1, 0.3, 0.6])
+def test_no_more_is_replaced_than_may_be(replace):
+    wide = make_candidates(3, n_lists=300, n_items=60, width=30)
+    own, made = items_of(market(wide, 4, rho=0.0)), items_of(market(wide, 4, replace=replace))
+    kept = np.mean([len(set(one) & set(other)) / 4 for one, other in zip(own, made, strict=True)])
+    assert 1 - replace <= kept < 1
+
+
+def test_a_larger_rho_spreads_lists_more_evenly():
+    wide = make_candidates(5, n_lists=400, n_items=50, width=30)
+    values = [gini(market(wide, 4, rho=rho).counts) for rho in (0.0, 0.05, 0.5, 5.0)]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.3 * values[0]
