@@ -101,7 +101,10 @@ class TrainConfig:
         default=200, ge=0, description="n_ep, epochs of the diversity phase: points of the curve (prices: at most)"
     )
     delta: float = Field(
-        default=1e-4, gt=0, le=100, description="δ of the prices: the smaller, the more it counts to be shown at all"
+        default=1e-4,
+        ge=1e-12,
+        le=100,
+        description="δ of the prices: the smaller, the more it counts to be shown at all",
     )
     level: float = Field(
         default=0.9,

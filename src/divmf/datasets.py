@@ -302,6 +302,10 @@ def opened_by(
     if query is not None:
         raise ValueError(f"a query was given, but {data!r} is no database; give a URI such as sqlite://shop.db")
     path = Path(data)
+    if not data.strip():
+        raise ValueError("the name of the data is empty, as of a variable that is not set; name a file or a data set")
+    if path.is_fifo() or path.is_char_device() or path.is_socket():
+        raise ValueError(f"{data} is not a file but a pipe or a device; write what it gives to a file first")
     if path.is_file():
         raw = next((row for row in DATASETS if path.name in (row.archive, Path(row.member or "").name)), None)
         return read_raw(path, raw) if raw else read(path, user, item, time)

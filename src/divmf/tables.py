@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 import polars as pl
 
 from divmf.files import replacing
+from divmf.forked import check_not_forked
 from divmf.ids import as_ids
 
 log = logging.getLogger(__name__)
@@ -101,17 +102,20 @@ def hint_at(table: pl.DataFrame) -> str:
 
 def read_table(path: str | Path) -> pl.DataFrame:
     """A CSV, TSV, parquet or JSON-lines file, plain or .gz or .bz2, or a folder of parquet parts, as a frame."""
+    check_not_forked()
     path = Path(path)
     if not path.exists():
         raise ValueError(f"{path}: there is no such file")
-    if path.is_dir() and not any(path.glob("*.parquet")):
+    if not path.is_file() and not path.is_dir():  # one waits for ever for what nobody writes
+        raise ValueError(f"{path} is not a file but a pipe or a device; write what it gives to a file first")
+    if path.is_dir() and not any(part.is_file() for part in path.glob("*.parquet")):
         raise ValueError(f"{path} is a folder without parquet files; name a file, or a folder of parquet parts")
     kind, packed = ("parquet", None) if path.is_dir() else file_kind(path)
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty; an interaction log needs a line of column names and at least one row")
     try:
         if path.is_dir():
-            return pl.read_parquet(sorted(path.glob("*.parquet")), glob=False)
+            return pl.read_parquet(sorted(part for part in path.glob("*.parquet") if part.is_file()), glob=False)
         data = unpack(path, packed) if packed else path
         if kind == "parquet":
             return pl.read_parquet(data, glob=False)

@@ -18,6 +18,8 @@ from typing import NamedTuple, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from divmf.forked import check_not_forked
+
 T = TypeVar("T")
 PARTS = 16  # not the number of threads: sums over parts must not depend on that
 PART_BYTES = 1 << 28  # what the partial sums of all parts may take together
@@ -87,6 +89,7 @@ def in_parts(work: Callable[[int, int], T], n_rows: int, sum_bytes: int = 0, pla
     place       where other processes do the same for rows of theirs: then the parts are those of all the rows, as one
                 process would cut them, so that it makes no difference where the processes' rows begin
     """
+    check_not_forked()
     place = place or Place(0, n_rows, 1)
     cuts = [min(max(cut - place.first, 0), n_rows) for cut in part_bounds(place.whole, place.processes, sum_bytes)]
     ranges = [(first, last) for first, last in pairwise(cuts) if first < last]
@@ -114,6 +117,7 @@ def ahead(work: Callable[[int], T], places: Iterable[int]) -> Iterator[T]:
 
     work must not share itself out: its threads are those it runs on.
     """
+    check_not_forked()
     if threads() == 1:
         yield from map(work, places)
         return
