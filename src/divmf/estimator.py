@@ -173,6 +173,7 @@ class DivMF(TrainConfig):
 
         With prices, points are added to the curve where the criterion is just met.
         """
+        _ = self.run  # refuses what was not fitted
         split: Split = self.split_  # type: ignore[attr-defined]
         asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
         self.curve.choose(rule, **asked)  # type: ignore[arg-type]  # refuses what cannot be chosen

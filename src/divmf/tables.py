@@ -82,6 +82,11 @@ def find_column(table: pl.DataFrame, role: str, name: str | None = None, require
     by_lower = {column.lower().strip(): column for column in reversed(table.columns)}
     for usual in USUAL_NAMES[role]:
         if usual in by_lower:
+            if len(same := [column for column in table.columns if column.lower().strip() == usual]) > 1:
+                raise ValueError(
+                    f"the columns {same[0]!r} and {same[1]!r} both look like the {role}; name it with {role}=…"
+                    f" (--{role} on the command line), or leave one out"
+                )
             return by_lower[usual]
     if not required:
         return None
@@ -140,6 +145,8 @@ def read_catalog(path: str | Path) -> tuple[pl.Series, dict[Any, str]]:
     except ValueError as error:
         raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
     title = find_column(table, "title", required=False)
+    if title is not None and (table[title].dtype.is_nested() or table[title].dtype == pl.Binary):
+        raise ValueError(f"{path}: column {title!r} holds {table[title].dtype}; titles must be text")
     named = {} if title is None else dict(zip(ids.to_list(), table[title].cast(pl.String).to_list(), strict=True))
     return ids, {item: str(name) for item, name in named.items() if name is not None}
 
@@ -175,12 +182,18 @@ def read_text(data: Path | bytes, separator: str) -> pl.DataFrame:
     polars' own guess reads the ids 007 and 7 as one, and fails when the first letter comes after the rows it looked at.
     """
     table = pl.read_csv(data, separator=separator, infer_schema=False, glob=False)
+    if twice := [
+        name for name in table.columns if name.partition("_duplicated_")[0] in table.columns and "_duplicated_" in name
+    ]:
+        raise ValueError(
+            f"column {twice[0].partition('_duplicated_')[0]!r} stands there twice; give each a name of its own"
+        )
     return table.select(as_numbers(column) for column in table)
 
 
 def as_numbers(text: pl.Series) -> pl.Series:
-    """A column of text as integers, else decimals, else as it is: 007 and 20-digit numbers stay text."""
-    for dtype, unfit in ((pl.Int64, r"^[+-]?0\d"), (pl.Float64, r"^[+-]?(0\d|\d{19})")):
+    """A column of text as integers, else decimals, else as it is: 007, +1, -0 and 20-digit numbers stay text."""
+    for dtype, unfit in ((pl.Int64, r"^(\+|-0+$|-?0\d)"), (pl.Float64, r"^(\+|-0+$|-?(0\d|\d{19}))")):
         number = text.cast(dtype, strict=False)
         if number.null_count() == text.null_count() < len(text) and not text.str.contains(unfit).any():
             return number
@@ -249,6 +262,14 @@ def columns_at(data: bytes | Path, separator: str, places: dict[str, int]) -> pl
     return table
 
 
+def without_formulas(column: pl.Series) -> pl.Series:
+    """Text as a spreadsheet shall show it: what it would take for a formula begins with '. Ids stay as they are."""
+    if column.dtype != pl.String or column.name.endswith("_id"):
+        return column
+    formula = column.str.contains(r"^[=+\-@\t\r]")
+    return column.zip_with(~formula.fill_null(False), "'" + column)
+
+
 def check_writable(path: Path) -> None:
     """Refuse, before any work is done, an output that could not be written."""
     kind, packed = file_kind(path, packing="")
@@ -270,4 +291,6 @@ def write_table(table: pl.DataFrame, path: Path) -> None:
         elif kind == "json":
             table.write_ndjson(temporary)
         else:
-            table.write_csv(temporary, separator="\t" if kind == "tsv" else ",")
+            table.select(without_formulas(column) for column in table).write_csv(
+                temporary, separator="\t" if kind == "tsv" else ","
+            )

@@ -23,6 +23,7 @@ from divmf.forked import check_not_forked
 T = TypeVar("T")
 PARTS = 16  # not the number of threads: sums over parts must not depend on that
 PART_BYTES = 1 << 28  # what the partial sums of all parts may take together
+MOST_THREADS = 1024
 LEAST_PARTS = 4  # for each of several processes; up to PARTS / LEAST_PARTS of them, the parts are those of one process
 
 
@@ -43,11 +44,13 @@ def threads() -> int:
     wanted = os.environ.get("DIVMF_THREADS", "")
     if wanted and not (wanted.isdecimal() and int(wanted)):
         raise ValueError(f"DIVMF_THREADS={wanted!r} is not a number of threads; give 1 or more")
+    if wanted and int(wanted) > MOST_THREADS:
+        raise ValueError(f"DIVMF_THREADS={wanted} is more than a machine can run; give 1 to {MOST_THREADS}")
     usual = os.environ.get("OMP_NUM_THREADS", "")
     if not wanted and usual.isdecimal() and int(usual):  # it may be a list, one number for each level of nesting
         wanted = usual
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(wanted) if wanted else cores
+    return min(int(wanted), MOST_THREADS) if wanted else cores
 
 
 def govern_torch() -> None:
