@@ -7,7 +7,7 @@ import logging
 import os
 import zlib
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import IO, Any, Literal, overload
 
 import polars as pl
 
@@ -27,6 +27,8 @@ USUAL_NAMES = {
     "split": ("split",),
     "title": ("title", "name", "item_title", "item_name", "product_title", "product_name", "movie_title", "label"),
 }  # fmt: skip
+
+SMALL_ENOUGH, MOST_GROWTH = 1 << 26, 100  # bytes that any packed file may grow to, and how many times larger ones may
 
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet",
          ".jsonl": "json", ".ndjson": "json", ".json": "json"}  # fmt: skip
@@ -163,7 +165,21 @@ def file_kind(path: Path, packing: str = ", also with .gz or .bz2") -> tuple[str
 def unpack(path: Path, packed: str) -> bytes:
     """The unpacked bytes of a .gz or .bz2 file."""
     with gzip.open(path) if packed == "gz" else bz2.open(path) as file:
-        return file.read()
+        return inflated(file, path.stat().st_size)
+
+
+def inflated(file: IO[bytes] | gzip.GzipFile | bz2.BZ2File, packed_size: int) -> bytes:
+    """All that a packed file holds, unless it grows as no table does: a small one may be made to fill the memory."""
+    limit, pieces, size = max(SMALL_ENOUGH, MOST_GROWTH * packed_size), [], 0
+    while piece := file.read(1 << 22):
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise ValueError(
+                f"it grows to more than {MOST_GROWTH} times its {packed_size:,} bytes when unpacked, as no table does;"
+                " unpack it yourself if you trust it"
+            )
+    return b"".join(pieces)
 
 
 def read_json_lines(data: Path | bytes) -> pl.DataFrame:
