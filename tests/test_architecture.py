@@ -10,6 +10,7 @@ import divmf
 
 SOURCE = Path(divmf.__file__).parent
 LADDER = [
+    ["forked"],
     ["ids", "threads", "config", "clock", "times", "device", "masking"],
     ["comm", "order"],
     ["files"],

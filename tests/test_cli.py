@@ -562,3 +562,22 @@ def test_a_share_that_cannot_be_held_out_is_refused(divmf: Any, log: Path, tmp_p
     assert (done.code, f"--hold-out {share}" in done.err) == (2, True)
     assert "such as 20%" in done.err or "write 5%" in done.err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (["pick", "RUN", "--rho", "1e308"], "rho=1e+308 cannot be chosen: ρ is a number, 0 or more, up to 1e+09"),
+        (["train", "synthetic:60x40x900", "-o", "NEW", "--delta", "1e-308"], "delta=1e-308 is not possible"),
+        (
+            ["evaluate", "x", "--test", "x", "--catalog", "x", "--resamples", "100000000"],
+            "less than or equal to 100000",
+        ),
+    ],
+)
+def test_work_without_end_is_refused(divmf: Any, run_folder: Path, tmp_path: Path, call: list[str], said: str) -> None:
+    places = {"RUN": run_folder, "NEW": tmp_path / "new"}
+    done = divmf(*(places.get(word, word) for word in call))
+    assert done.code == 2
+    assert said in done.err
+    assert not (tmp_path / "new").exists()

@@ -532,3 +532,49 @@ def test_a_database_file_may_have_a_blank_in_its_name(tmp_path):
     shop.close()
     uri = f"sqlite://{tmp_path}/my%20shop.db"
     assert open_data(uri, query="SELECT * FROM orders").frame.rows() == [(1, 2)]
+
+
+@pytest.mark.parametrize("name", ["gowalla", "epinions"])
+@pytest.mark.parametrize("wrong", ["a login page", "half of it"])
+def test_what_is_not_the_data_is_not_kept_where_no_hash_tells(name, wrong, data_directory, monkeypatch):
+    # it was kept, and later downloads were held to its hash
+    row, raw = KNOWN[name], data_directory / "raw"
+    pack = gzip.compress if row.archive.endswith("gz") else bz2.compress
+    whole = pack(RAW[name][0])
+    content = b"<html>please log in</html>" if wrong == "a login page" else whole[: len(whole) // 2]
+    with served(content) as server:
+        monkeypatch.setitem(KNOWN, name, replace(row, url=server.url))
+        with pytest.raises(
+            RuntimeError, match=rf"what {server.url} gave is not {row.archive} \(.+\); nothing was kept"
+        ):
+            fetch(name)
+    assert names_in(raw) == []
+    with served(whole) as server:
+        monkeypatch.setitem(KNOWN, name, replace(row, url=server.url))
+        assert fetch(name).read_bytes() == whole
+
+
+def test_downloads_come_by_https_alone():
+    assert all(row.url is None or row.url.startswith("https://") for row in KNOWN.values())
+
+
+@pytest.mark.parametrize("name", ["log.csv.gz", "log.csv.bz2", "ml-1m.zip"])
+def test_an_archive_that_fills_the_memory_is_refused(name, tmp_path, monkeypatch):
+    # 52 kB became 1 GB
+    monkeypatch.setattr("divmf.tables.SMALL_ENOUGH", 1 << 20)
+    content, path = b"user_id,item_id\n" + b"1,1\n" * 4_000_000, tmp_path / name
+    if name.endswith("zip"):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(KNOWN["ml-1m"].member, content)
+    else:
+        path.write_bytes(gzip.compress(content) if name.endswith("gz") else bz2.compress(content))
+    with pytest.raises(ValueError, match=rf"{name}.*grows to more than 100 times its .* bytes when unpacked"):
+        open_data(str(path))
+    assert open_data(str(plain_log(tmp_path))).n_users == 1
+
+
+def plain_log(folder):
+    """A log that is packed well, but small."""
+    path = folder / "small.csv.gz"
+    path.write_bytes(gzip.compress(b"user_id,item_id\n" + b"1,1\n" * 100_000))
+    return path

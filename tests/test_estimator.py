@@ -286,3 +286,12 @@ def test_the_vectors_for_other_libraries_give_the_same_lists(priced: divmf.DivMF
     theirs = divmf.TopK.from_factors(users, items, split.train, width=4)
     own = chosen.lists(4, seen="train")
     np.testing.assert_array_equal(np.sort(theirs.items), np.sort(own.items))
+
+
+def test_factors_whose_scores_are_no_numbers_are_refused(split: divmf.Split) -> None:
+    # factors of 1e19 were worked on without end
+    users, items = np.ones((split.n_users, 4)), np.ones((split.n_items, 4))
+    with pytest.raises(ValueError, match=r"user_factors holds numbers larger than 1e\+12; scale the factors down"):
+        divmf.diversify(users * 1e19, items, split)
+    with pytest.raises(ValueError, match=r"item_factors holds numbers larger than 1e\+12"):
+        divmf.diversify(users, -1e19 * items, split)

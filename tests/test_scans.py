@@ -1,7 +1,9 @@
 """Reading by ranges of users: what each process has is what it would cut out of the whole data."""
 
+import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -204,3 +206,38 @@ def test_more_processes_than_users_are_refused(tmp_path, processes):
     pl.DataFrame({"user_id": [1, 2], "item_id": [1, 2]}).write_parquet(tmp_path / "log.parquet")
     with pytest.raises(ValueError, match="2 users cannot be shared by 3 processes; start fewer"):
         processes(3).run(lambda: Interactions.read_share(tmp_path / "log.parquet"))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path, divmf: Any) -> None:
+    # a FIFO that nobody writes to, in a folder or by its name, was waited for for ever
+    (tmp_path / "log").mkdir()
+    for name in ("log/a.parquet", "a.csv", "a.parquet", "ratings.dat"):
+        os.mkfifo(tmp_path / name)
+    for call in (
+        ["data", "describe", tmp_path / "log"],
+        ["data", "describe", tmp_path / "a.csv"],
+        ["data", "describe", tmp_path / "a.parquet"],
+        ["train", tmp_path / "a.csv", "-o", tmp_path / "run", "--split-column", "split"],
+        ["evaluate", tmp_path / "a.csv", "--test", tmp_path / "a.csv", "--catalog", tmp_path / "a.csv"],
+        ["audit", tmp_path / "a.parquet", "--catalog", tmp_path / "ratings.dat", "-o", tmp_path / "r.html"],
+    ):
+        done = divmf(*call)
+        assert done.code == 2
+        assert "pipe" in done.err or "unknown kind of file" in done.err
+
+
+def test_a_folder_of_everything_is_refused_after_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # `train .` in a home folder looked for parquet files for ever
+    monkeypatch.setattr("divmf.scans.MOST_NAMES", 20)
+    for number in range(21):
+        (tmp_path / f"{number}.txt").touch()
+    with pytest.raises(ValueError, match="holds more than 20 files; name the folder of parquet parts itself"):
+        parquet_parts(tmp_path)
+
+
+def test_a_folder_that_is_called_like_a_file_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").mkdir()
+    log = pl.DataFrame({"user_id": [1, 2], "item_id": [3, 4]})
+    log.write_parquet(tmp_path / "x.parquet" / "part-0.parquet")
+    assert parquet_parts(tmp_path) == [tmp_path / "x.parquet" / "part-0.parquet"]
+    assert Interactions.read(tmp_path).merged == 0

@@ -114,7 +114,10 @@ class TrainConfig:
         description="n_ep, epochs of the diversity phase: points of the curve (market and prices: at most)",
     )
     delta: float = Field(
-        default=1e-4, gt=0, le=100, description="δ of the bonus: the smaller, the more it counts to be shown at all"
+        default=1e-4,
+        ge=1e-12,
+        le=100,
+        description="δ of the bonus: the smaller, the more it counts to be shown at all",
     )
     level: float = Field(
         default=0.9,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import isfinite
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +11,7 @@ import polars as pl
 from divmf.metrics import METRICS
 
 ACCURACY, DIVERSITY = "accuracy", "diversity"
+LARGEST_RHO = 1e9  # steps towards prices of larger ones do not come to an end
 
 
 @dataclass(frozen=True)
@@ -250,8 +251,12 @@ class Curve:
     def nearest(self, rho: float) -> Point:
         """The point whose ρ is nearest; ρ = 0 is the model before diversifying."""
         priced = [point for point in self.operating if point.phase == DIVERSITY and point.knob is not None]
-        if not priced or not 0 <= rho < inf:
-            why = "its points have none (--method divmf); name an epoch" if not priced else "ρ is a number, 0 or more"
+        if not priced or not 0 <= rho <= LARGEST_RHO:
+            why = (
+                "its points have none (--method divmf); name an epoch"
+                if not priced
+                else f"ρ is a number, 0 or more, up to {LARGEST_RHO:g}"
+            )
             raise ValueError(f"rho={rho:g} cannot be chosen: {why}")
         return self.base if rho == 0 else min(priced, key=lambda point: abs((point.knob or 0.0) - rho))
 

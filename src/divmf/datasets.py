@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from glob import has_magic
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -25,6 +26,7 @@ from divmf.tables import (
     epinions_ratings,
     first_line,
     gowalla_checkins,
+    inflated,
     movielens_dat,
     movielens_tab,
     unpack,
@@ -93,8 +95,7 @@ DATASETS = (
         "academic use under Yelp's dataset agreement, no redistribution",
     ),
     Dataset(
-        "epinions", "Epinions ratings", "http://www.trustlet.org/downloaded_epinions.html",
-        "http://www.trustlet.org/datasets/downloaded_epinions/ratings_data.txt.bz2",
+        "epinions", "Epinions ratings", "http://www.trustlet.org/downloaded_epinions.html", None,
         "ratings_data.txt.bz2", None, None, epinions_ratings,
         "P. Massa and P. Avesani: Trust-aware Recommender Systems. RecSys 2007",
         "no licence stated",
@@ -170,7 +171,8 @@ def read_raw(path: Path, row: Dataset) -> Interactions:
     """Interactions from a data set's file as its publisher gives it."""
     try:
         if path.suffix == ".zip" and row.member:
-            data: bytes | Path = zipfile.ZipFile(path).read(row.member)
+            with zipfile.ZipFile(path) as archive, archive.open(row.member) as member:
+                data: bytes | Path = inflated(member, path.stat().st_size)
         else:
             data = unpack(path, path.suffix[1:]) if path.suffix in (".gz", ".bz2") else path
         return Interactions.from_frame(row.parse(data))
@@ -217,7 +219,11 @@ def download(row: Dataset, folder: Path, progress: bool = False) -> Path:
             # identity: some servers unpack a .gz file on its way
             headers = {"Accept-Encoding": "identity"}
             downloader = pooch.HTTPDownloader(progressbar=bar, headers=headers, timeout=30)
-            pooch.retrieve(row.url, f"md5:{md5}" if md5 else None, row.archive, folder, downloader=downloader)
+            with TemporaryDirectory(prefix=".incoming-", dir=folder) as incoming:
+                pooch.retrieve(row.url, f"md5:{md5}" if md5 else None, row.archive, incoming, downloader=downloader)
+                if md5 is None:
+                    check_content(Path(incoming) / row.archive, row)
+                (Path(incoming) / row.archive).replace(path)
     except OSError as error:  # the network's errors too
         raise OSError(
             f"{row.name} could not be downloaded from {row.url} into {folder}: {error};"
@@ -235,6 +241,21 @@ def download(row: Dataset, folder: Path, progress: bool = False) -> Path:
         part.replace(record)
         log.info("%s has no published hash; its md5 is %s, noted in %s", row.archive, seen, record)
     return path
+
+
+class NotTheData(RuntimeError):
+    """What a server gave is not the data set."""
+
+
+def check_content(path: Path, row: Dataset) -> None:
+    """Refuse what cannot be read as the data set, where no hash tells: a login page, or half a file."""
+    try:
+        read_raw(path, row)
+    except ValueError as error:
+        reason = str(error).partition("it should be: ")[2].partition("; remove it")[0]
+        raise NotTheData(
+            f"what {row.url} gave is not {row.archive} ({reason}); nothing was kept; try again later, or see {row.page}"
+        ) from error
 
 
 @dataclass
@@ -302,6 +323,10 @@ def opened_by(
     if query is not None:
         raise ValueError(f"a query was given, but {data!r} is no database; give a URI such as sqlite://shop.db")
     path = Path(data)
+    if not data.strip():
+        raise ValueError("the name of the data is empty, as of a variable that is not set; name a file or a data set")
+    if path.is_fifo() or path.is_char_device() or path.is_socket():
+        raise ValueError(f"{data} is not a file but a pipe or a device; write what it gives to a file first")
     if path.is_file():
         raw = next((row for row in DATASETS if path.name in (row.archive, Path(row.member or "").name)), None)
         return read_raw(path, raw) if raw else read(path, user, item, time)

@@ -32,7 +32,7 @@ from divmf.schema import MODEL, read_as
 from divmf.split import Split
 from divmf.stored import read_split, write_split
 from divmf.topk import TopK, recommend
-from divmf.weights import Rows, Sizes, read_model, read_tensors, write_model, write_tensors
+from divmf.weights import LARGEST, Rows, Sizes, read_model, read_tensors, write_model, write_tensors
 
 log = logging.getLogger(__name__)
 Seen = Literal["train", "train+valid", "all"]
@@ -194,6 +194,7 @@ class DivMF(TrainConfig):
 
         With the market or prices, points are added to the curve where the criterion is just met.
         """
+        _ = self.run  # refuses what was not fitted
         split: Split = self.split_  # type: ignore[attr-defined]
         asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
         self.curve.choose(rule, **asked)  # type: ignore[arg-type]  # refuses what cannot be chosen
@@ -280,6 +281,8 @@ def diversify(
     for name, table in (("user_factors", users), ("item_factors", items), ("item_bias", bias)):
         if not torch.isfinite(table).all():
             raise ValueError(f"{name} holds NaN or infinite numbers")
+        if table.numel() and float(table.abs().max()) > LARGEST:
+            raise ValueError(f"{name} holds numbers larger than {LARGEST:g}; scale the factors down, scores with them")
     if fixed := {"dim", "accuracy_epochs", "schedule"} & set(settings):
         raise ValueError(f"{min(fixed)} is not a setting of diversify: the given factors are diversified as they are")
     model = DivMF(**(settings | {"dim": users.shape[1], "accuracy_epochs": 0}))

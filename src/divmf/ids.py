@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from divmf.forked import check_not_forked
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -17,6 +19,7 @@ TEXT = (pl.String, pl.Categorical, pl.Enum, pl.Null)
 
 def as_ids(values: pl.Series, name: str) -> pl.Series:
     """The ids of a column as Int64 or String, under this name; refuses empty ones and other types."""
+    check_not_forked()
     column = values.name or name
     table = values.alias(column).to_frame()
     check_ids(column, values.dtype, table.select(**id_facts(column, values.dtype)).row(0, named=True))
@@ -65,6 +68,7 @@ def id_table(ids: pl.Series) -> pl.Series:
 
 def numbers_of(ids: pl.Series, table: pl.Series) -> Array:
     """The number of each id, −1 for an id that is not in the table.  (len(ids),) int32."""
+    check_not_forked()
     if ids.is_empty() or table.is_empty():
         return np.full(len(ids), -1, dtype=np.int32)
     if ids.dtype != table.dtype:

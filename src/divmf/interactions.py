@@ -235,6 +235,8 @@ class Interactions:
 
     def user_numbers(self, user_ids: Sequence[Any] | pl.Series) -> Array:
         """The row numbers of these users; an unknown one is an error that names it."""
+        if isinstance(user_ids, str | bytes | int):
+            raise ValueError(f"users={user_ids!r} is one id; give a list of them, [{user_ids!r}]")
         given = as_ids(pl.Series("user_id", user_ids), "user_id")
         numbers = numbers_of(given, self.user_ids)
         check_known(given, numbers >= 0)

@@ -6,6 +6,8 @@ stand together are passed over where they hold none of the range's.
 """
 
 import glob
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,14 @@ import numpy as np
 import polars as pl
 
 from divmf import comm
+from divmf.forked import check_not_forked
 from divmf.ids import check_ids, id_facts, id_table, id_values
 from divmf.tables import file_kind, find_column, first_line
 from divmf.times import as_times, time_facts
 
 SMALL = 1 << 22  # rows up to which each process reads all of them
 MANY = 1 << 18  # ids looked through together
+MOST_NAMES = 100_000  # in a folder of parts
 ENOUGH = 1000  # ids for each process in the sample by which ranges are cut
 
 
@@ -39,13 +43,14 @@ class Rows:
 
 def parquet_parts(path: str | Path) -> list[Path] | None:
     """The files that a parquet file, a folder of parquet parts or a pattern stand for; None if it is something else."""
+    check_not_forked()
     given = Path(path)
     if given.is_dir():
-        found = sorted(part for part in given.rglob("*.parquet") if not hidden(part.relative_to(given)))
+        found = sorted(parts_in(given))
         if not found:
             raise ValueError(f"{path} is a folder without parquet files; name a file, or a folder of parquet parts")
         return found
-    if given.exists():
+    if given.is_file():
         return [given] if file_kind(given) == ("parquet", None) else None
     if not glob.has_magic(str(path)):
         return None
@@ -55,6 +60,22 @@ def parquet_parts(path: str | Path) -> list[Path] | None:
     if other := [part for part in found if not part.is_file() or file_kind(part) != ("parquet", None)]:
         raise ValueError(f"{path}: {other[0]} is not a parquet file; only those are read together by a pattern")
     return found
+
+
+def parts_in(folder: Path) -> Iterator[Path]:
+    """The parquet files of a folder and of those in it; a folder of very many other things is refused."""
+    looked_at = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not hidden(Path(name))]
+        looked_at += len(folders) + len(names)
+        if looked_at > MOST_NAMES:
+            raise ValueError(f"{folder} holds more than {MOST_NAMES:,} files; name the folder of parquet parts itself")
+        for name in names:
+            path = Path(place, name)
+            if name.endswith(".parquet") and not hidden(Path(name)):
+                if not path.is_file():
+                    raise ValueError(f"{path} is not a file but a pipe, a device or a broken link; remove it")
+                yield path
 
 
 def hidden(path: Path) -> bool:

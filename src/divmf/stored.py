@@ -10,6 +10,7 @@ import polars as pl
 from divmf import comm
 from divmf.files import damaged, replacing
 from divmf.fingerprint import fingerprint
+from divmf.forked import check_not_forked
 from divmf.ids import Array
 from divmf.interactions import Interactions, Share
 from divmf.split import PARTS, Split
@@ -125,6 +126,7 @@ def with_share(part: Interactions) -> Interactions:
 
 def read_part(path: Path, only: pl.Expr | None = None) -> pl.DataFrame:
     """A parquet file of a run folder, or some rows of it."""
+    check_not_forked()
     try:
         whole = pl.scan_parquet(path, glob=False)
         return (whole if only is None else whole.filter(only)).collect()

@@ -7,11 +7,12 @@ import logging
 import os
 import zlib
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import IO, Any, Literal, overload
 
 import polars as pl
 
 from divmf.files import replacing
+from divmf.forked import check_not_forked
 from divmf.ids import as_ids
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ USUAL_NAMES = {
     "split": ("split",),
     "title": ("title", "name", "item_title", "item_name", "product_title", "product_name", "movie_title", "label"),
 }  # fmt: skip
+
+SMALL_ENOUGH, MOST_GROWTH = 1 << 26, 100  # bytes that any packed file may grow to, and how many times larger ones may
 
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet",
          ".jsonl": "json", ".ndjson": "json", ".json": "json"}  # fmt: skip
@@ -81,6 +84,11 @@ def find_column(table: pl.DataFrame, role: str, name: str | None = None, require
     by_lower = {column.lower().strip(): column for column in reversed(table.columns)}
     for usual in USUAL_NAMES[role]:
         if usual in by_lower:
+            if len(same := [column for column in table.columns if column.lower().strip() == usual]) > 1:
+                raise ValueError(
+                    f"the columns {same[0]!r} and {same[1]!r} both look like the {role}; name it with {role}=…"
+                    f" (--{role} on the command line), or leave one out"
+                )
             return by_lower[usual]
     if not required:
         return None
@@ -101,17 +109,20 @@ def hint_at(table: pl.DataFrame) -> str:
 
 def read_table(path: str | Path) -> pl.DataFrame:
     """A CSV, TSV, parquet or JSON-lines file, plain or .gz or .bz2, or a folder of parquet parts, as a frame."""
+    check_not_forked()
     path = Path(path)
     if not path.exists():
         raise ValueError(f"{path}: there is no such file")
-    if path.is_dir() and not any(path.glob("*.parquet")):
+    if not path.is_file() and not path.is_dir():  # one waits for ever for what nobody writes
+        raise ValueError(f"{path} is not a file but a pipe or a device; write what it gives to a file first")
+    if path.is_dir() and not any(part.is_file() for part in path.glob("*.parquet")):
         raise ValueError(f"{path} is a folder without parquet files; name a file, or a folder of parquet parts")
     kind, packed = ("parquet", None) if path.is_dir() else file_kind(path)
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty; an interaction log needs a line of column names and at least one row")
     try:
         if path.is_dir():
-            return pl.read_parquet(sorted(path.glob("*.parquet")), glob=False)
+            return pl.read_parquet(sorted(part for part in path.glob("*.parquet") if part.is_file()), glob=False)
         data = unpack(path, packed) if packed else path
         if kind == "parquet":
             return pl.read_parquet(data, glob=False)
@@ -136,6 +147,8 @@ def read_catalog(path: str | Path) -> tuple[pl.Series, dict[Any, str]]:
     except ValueError as error:
         raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
     title = find_column(table, "title", required=False)
+    if title is not None and (table[title].dtype.is_nested() or table[title].dtype == pl.Binary):
+        raise ValueError(f"{path}: column {title!r} holds {table[title].dtype}; titles must be text")
     named = {} if title is None else dict(zip(ids.to_list(), table[title].cast(pl.String).to_list(), strict=True))
     return ids, {item: str(name) for item, name in named.items() if name is not None}
 
@@ -152,7 +165,21 @@ def file_kind(path: Path, packing: str = ", also with .gz or .bz2") -> tuple[str
 def unpack(path: Path, packed: str) -> bytes:
     """The unpacked bytes of a .gz or .bz2 file."""
     with gzip.open(path) if packed == "gz" else bz2.open(path) as file:
-        return file.read()
+        return inflated(file, path.stat().st_size)
+
+
+def inflated(file: IO[bytes] | gzip.GzipFile | bz2.BZ2File, packed_size: int) -> bytes:
+    """All that a packed file holds, unless it grows as no table does: a small one may be made to fill the memory."""
+    limit, pieces, size = max(SMALL_ENOUGH, MOST_GROWTH * packed_size), [], 0
+    while piece := file.read(1 << 22):
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise ValueError(
+                f"it grows to more than {MOST_GROWTH} times its {packed_size:,} bytes when unpacked, as no table does;"
+                " unpack it yourself if you trust it"
+            )
+    return b"".join(pieces)
 
 
 def read_json_lines(data: Path | bytes) -> pl.DataFrame:
@@ -171,12 +198,18 @@ def read_text(data: Path | bytes, separator: str) -> pl.DataFrame:
     polars' own guess reads the ids 007 and 7 as one, and fails when the first letter comes after the rows it looked at.
     """
     table = pl.read_csv(data, separator=separator, infer_schema=False, glob=False)
+    if twice := [
+        name for name in table.columns if name.partition("_duplicated_")[0] in table.columns and "_duplicated_" in name
+    ]:
+        raise ValueError(
+            f"column {twice[0].partition('_duplicated_')[0]!r} stands there twice; give each a name of its own"
+        )
     return table.select(as_numbers(column) for column in table)
 
 
 def as_numbers(text: pl.Series) -> pl.Series:
-    """A column of text as integers, else decimals, else as it is: 007 and 20-digit numbers stay text."""
-    for dtype, unfit in ((pl.Int64, r"^[+-]?0\d"), (pl.Float64, r"^[+-]?(0\d|\d{19})")):
+    """A column of text as integers, else decimals, else as it is: 007, +1, -0 and 20-digit numbers stay text."""
+    for dtype, unfit in ((pl.Int64, r"^(\+|-0+$|-?0\d)"), (pl.Float64, r"^(\+|-0+$|-?(0\d|\d{19}))")):
         number = text.cast(dtype, strict=False)
         if number.null_count() == text.null_count() < len(text) and not text.str.contains(unfit).any():
             return number
@@ -245,6 +278,14 @@ def columns_at(data: bytes | Path, separator: str, places: dict[str, int]) -> pl
     return table
 
 
+def without_formulas(column: pl.Series) -> pl.Series:
+    """Text as a spreadsheet shall show it: what it would take for a formula begins with '. Ids stay as they are."""
+    if column.dtype != pl.String or column.name.endswith("_id"):
+        return column
+    formula = column.str.contains(r"^[=+\-@\t\r]")
+    return column.zip_with(~formula.fill_null(False), "'" + column)
+
+
 def check_writable(path: Path) -> None:
     """Refuse, before any work is done, an output that could not be written."""
     kind, packed = file_kind(path, packing="")
@@ -266,4 +307,6 @@ def write_table(table: pl.DataFrame, path: Path) -> None:
         elif kind == "json":
             table.write_ndjson(temporary)
         else:
-            table.write_csv(temporary, separator="\t" if kind == "tsv" else ",")
+            table.select(without_formulas(column) for column in table).write_csv(
+                temporary, separator="\t" if kind == "tsv" else ","
+            )

@@ -18,9 +18,12 @@ from typing import NamedTuple, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from divmf.forked import check_not_forked
+
 T = TypeVar("T")
 PARTS = 16  # not the number of threads: sums over parts must not depend on that
 PART_BYTES = 1 << 28  # what the partial sums of all parts may take together
+MOST_THREADS = 1024
 LEAST_PARTS = 4  # for each of several processes; up to PARTS / LEAST_PARTS of them, the parts are those of one process
 
 
@@ -41,11 +44,13 @@ def threads() -> int:
     wanted = os.environ.get("DIVMF_THREADS", "")
     if wanted and not (wanted.isdecimal() and int(wanted)):
         raise ValueError(f"DIVMF_THREADS={wanted!r} is not a number of threads; give 1 or more")
+    if wanted and int(wanted) > MOST_THREADS:
+        raise ValueError(f"DIVMF_THREADS={wanted} is more than a machine can run; give 1 to {MOST_THREADS}")
     usual = os.environ.get("OMP_NUM_THREADS", "")
     if not wanted and usual.isdecimal() and int(usual):  # it may be a list, one number for each level of nesting
         wanted = usual
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(wanted) if wanted else cores
+    return min(int(wanted), MOST_THREADS) if wanted else cores
 
 
 def govern_torch() -> None:
@@ -87,6 +92,7 @@ def in_parts(work: Callable[[int, int], T], n_rows: int, sum_bytes: int = 0, pla
     place       where other processes do the same for rows of theirs: then the parts are those of all the rows, as one
                 process would cut them, so that it makes no difference where the processes' rows begin
     """
+    check_not_forked()
     place = place or Place(0, n_rows, 1)
     cuts = [min(max(cut - place.first, 0), n_rows) for cut in part_bounds(place.whole, place.processes, sum_bytes)]
     ranges = [(first, last) for first, last in pairwise(cuts) if first < last]
@@ -114,6 +120,7 @@ def ahead(work: Callable[[int], T], places: Iterable[int]) -> Iterator[T]:
 
     work must not share itself out: its threads are those it runs on.
     """
+    check_not_forked()
     if threads() == 1:
         yield from map(work, places)
         return

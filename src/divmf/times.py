@@ -6,12 +6,17 @@ import polars as pl
 
 # no time in seconds is so large before the year 5138; one in milliseconds is since 1973
 SECONDS_BELOW = 1e11
+SECONDS_SINCE_1973 = (1e8, 1e10)
 
 
 def time_facts(column: str, dtype: pl.DataType) -> dict[str, pl.Expr]:
     """What must be known of a whole time column before a part of it is read."""
     given = pl.col(column)
     facts = {"rows": pl.len(), "empty": given.null_count(), "largest": pl.lit(None), "words": pl.lit(0)}
+    facts |= {"seconds": pl.lit(0), "finer": pl.lit(0)}
+    if dtype.is_integer() or dtype.is_float():
+        seconds, finer = given.is_between(*SECONDS_SINCE_1973, closed="left"), given >= SECONDS_BELOW
+        facts |= {"seconds": seconds.sum(), "finer": finer.sum()}
     if dtype.is_float():
         finite = given.cast(pl.Float64).is_finite()
         return facts | {
@@ -35,7 +40,7 @@ def as_times(values: pl.Series, facts: dict[str, Any] | None = None) -> pl.Serie
     if values.dtype == pl.String:
         times = times_of_text(values, facts["words"] > 0)
     elif isinstance(values.dtype, pl.Date | pl.Datetime):
-        times = values.cast(pl.Datetime("us")).cast(pl.Int64)
+        times = values.cast(pl.Datetime("us"), strict=False).cast(pl.Int64)
     elif values.dtype.is_float():
         finite = values.cast(pl.Float64).set(~values.is_finite(), None)
         in_seconds = facts["largest"] is None or facts["largest"] < SECONDS_BELOW
@@ -45,7 +50,13 @@ def as_times(values: pl.Series, facts: dict[str, Any] | None = None) -> pl.Serie
     # what does not fit into 64 bits is found only now
     if empty := max(facts["empty"], times.null_count()):
         raise ValueError(
-            f"column {name!r} has {empty:,} empty times of {facts['rows']:,}; drop those rows or fill them"
+            f"column {name!r} has {empty:,} {'empty' if facts['empty'] else 'impossible'} times of {facts['rows']:,};"
+            " drop those rows or fill them"
+        )
+    if facts["seconds"] and facts["finer"]:
+        raise ValueError(
+            f"column {name!r} holds {facts['seconds']:,} times in seconds and {facts['finer']:,} in milliseconds or"
+            " finer; write all of them in one unit"
         )
     return times.cast(pl.Int64)
 

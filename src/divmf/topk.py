@@ -90,6 +90,8 @@ class TopK:
     def from_arrays(cls, items: Array, scores: Array, user_ids: Any, item_ids: Any) -> Self:
         """From implicit's `(ids, scores)`: item numbers (n_lists, width), −1 for none; and the ids they stand for."""
         items, scores = np.asarray(items), np.array(scores, dtype=np.float32)
+        if items.dtype.kind not in "iu" and items.size:
+            raise ValueError(f"items holds {items.dtype}; give the numbers of items, which are integers")
         users, catalogue = as_ids(pl.Series(user_ids), "user_id"), as_ids(pl.Series(item_ids), "item_id")
         if items.shape != scores.shape or items.ndim != 2 or len(items) != len(users):
             raise ValueError(
@@ -119,6 +121,9 @@ class TopK:
                 f"factors of shapes {tuple(users.shape)} and {tuple(items.shape)} do not fit {seen.n_users:,} users and"
                 f" {seen.n_items:,} items; give a row for each, all of one width"
             )
+        for name, table in (("user_factors", users), ("item_factors", items)):
+            if not bool(torch.isfinite(table).all()):
+                raise ValueError(f"{name} holds NaN or infinite numbers; give finite ones")
         found = recommend(MF(users, items, torch.zeros(len(items))), seen.matrix, min(width, seen.n_items))
         return cls(*found, seen.user_ids, seen.item_ids)
 
@@ -246,6 +251,9 @@ def repeated_pairs(rows: int) -> ValueError:
 
 def numbers_in(column: pl.Series) -> pl.Series:
     """A column of scores or ranks as numbers; text that is not a number is an error that names the column."""
+    kind = column.dtype
+    if kind.is_temporal() or kind.is_nested() or kind == pl.Binary:
+        raise ValueError(f"column {column.name!r} must hold numbers; it holds {kind}")
     try:
         return column.cast(pl.Float64)
     except pl.exceptions.PolarsError as error:

@@ -20,6 +20,8 @@ from divmf.model import MF
 
 TYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.int32: "I32"}
 
+LARGEST = 1e12  # scores of larger vectors do not fit into float32
+
 
 class Rows(NamedTuple):
     """The users of this process: the first of them, and the one after the last."""
@@ -161,6 +163,10 @@ def model_of(tensors: Mapping[str, Tensor], path: Path) -> MF:
     for name, table in (("bias", model.bias), ("price", model.price)):
         if table is not None and table.shape != (model.n_items,):
             raise damaged(path, f"{name} has shape {tuple(table.shape)}, the model {model.n_items:,} items")
+    if largest := [
+        name for name, t in tensors.items() if name in ("users", "items", "bias") and t.abs().max() > LARGEST
+    ]:
+        raise damaged(path, f"{largest[0]} holds numbers larger than {LARGEST:g}")
     types = {tensor.dtype for tensor in (model.users, model.items, model.bias)}
     if len(types) > 1 or not model.users.is_floating_point():
         raise damaged(path, f"vectors of {' and '.join(sorted(str(each).removeprefix('torch.') for each in types))}")

@@ -1,5 +1,6 @@
 """The command line: the only place that prints or exits."""
 
+import io
 import sys
 
 import typer
@@ -22,6 +23,9 @@ app = typer.Typer(
 def main() -> None:
     """Run a command; errors become one line and an exit code: 1 the work failed, 2 the call was wrong."""
     debug = "--debug" in sys.argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may know no ρ
+            stream.reconfigure(errors="backslashreplace")
     try:
         from divmf.cli import (  # noqa: F401  (each registers its commands)
             audit,
@@ -52,16 +56,25 @@ def main() -> None:
         if debug:
             raise
         code = explain(error)
+    except BaseException as error:
+        if debug or type(error).__name__ != "PanicException":
+            raise
+        code = failed(f"polars cannot work on this: {one_line_of(error)}; check the types of the columns", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def one_line_of(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def failed(message: str, code: int) -> int:
     """One line on stderr; of several processes, the first that fails says it."""
     from divmf import comm
-    from divmf.masking import masked
+    from divmf.masking import masked, printable
 
     if comm.speaks_for_all():
-        Out().stderr.print(f"divmf: {masked(message)}", markup=False, soft_wrap=True)
+        Out().stderr.print(f"divmf: {printable(masked(message))}", markup=False, soft_wrap=True)
     return code
 
 
@@ -86,4 +99,6 @@ def explain(error: Exception) -> int:
         return failed(f"{error.filename}: {error.strerror}", 2)
     if isinstance(error, ImportError | RuntimeError | OSError):
         return failed((str(error).strip().splitlines() or [type(error).__name__])[0], 1)
-    return failed(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it", 1)
+    if type(error).__module__.startswith("polars"):
+        return failed(f"polars cannot work on this: {one_line_of(error)}; check the types of the columns", 1)
+    return failed(f"unexpected {type(error).__name__}: {one_line_of(error)}; run again with --debug and report it", 1)

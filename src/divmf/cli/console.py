@@ -14,6 +14,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from divmf.masking import printable
+
 
 def console(stderr: bool) -> Console:
     """A stream for people; a pipe has no width, so nothing is cut or folded there."""
@@ -55,17 +57,18 @@ class Out:
     def say(self, text: str) -> None:
         """A line for people; not with --json or -q."""
         if not (self.json or self.quiet or self.silent):
-            self.stdout.print(text, markup=False)
+            self.stdout.print(printable(text), markup=False)
 
     def note(self, text: str) -> None:
         """A line for people about how it goes, on stderr; not with -q."""
         if not (self.quiet or self.silent):
-            self.stderr.print(text, markup=False)
+            self.stderr.print(printable(text), markup=False)
 
     def result(self, document: Any) -> None:
         """With --json: the one JSON document on stdout."""
         if self.json and not self.silent:
-            print(json.dumps(strict(document), ensure_ascii=False, allow_nan=False, default=str))
+            in_ascii = "utf" not in (self.stdout.encoding or "").lower()
+            print(json.dumps(strict(document), ensure_ascii=in_ascii, allow_nan=False, default=str))
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """A table for people; not with --json or -q."""
@@ -73,13 +76,13 @@ class Out:
             return
         cells = [list(row) for row in rows]
         if title:  # not the table's own title, which is folded to the width of the table
-            self.stdout.print(title, style="italic", markup=False)
+            self.stdout.print(printable(title), style="italic", markup=False)
         table = Table(header_style="bold", box=None, pad_edge=False)
         for number, name in enumerate(columns):
             texts = all(isinstance(row[number], str) for row in cells)
             table.add_column(name, justify="left" if texts else "right", overflow="fold")
         for row in cells:
-            table.add_row(*(escape(cell) if isinstance(cell, str) else shown(cell) for cell in row))
+            table.add_row(*(escape(printable(cell)) if isinstance(cell, str) else shown(cell) for cell in row))
         self.stdout.print(table)
 
     @contextmanager

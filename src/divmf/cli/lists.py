@@ -69,7 +69,7 @@ def evaluate(
         int | None, typer.Option(help="Length of the lists to measure; as long as they are, if not given.")
     ] = None,
     train: Annotated[Path | None, typer.Option(help="Training interactions: adds the popularity metrics.")] = None,
-    resamples: Annotated[int, typer.Option(help="Bootstrap resamples for the 95% intervals.")] = 200,
+    resamples: Annotated[int, typer.Option(max=100_000, help="Bootstrap resamples for the 95% intervals.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
 ) -> None:
     """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalogue, with 95% intervals."""

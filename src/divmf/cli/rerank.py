@@ -7,6 +7,7 @@ import typer
 
 from divmf.cli import app
 from divmf.cli.console import Out
+from divmf.cli.inputs import naming
 from divmf.cli.options import command
 
 
@@ -45,6 +46,7 @@ def rerank(
     assert lists is not None
     assert method is not None
     assert output is not None
+    from divmf.ids import numbers_of
     from divmf.interactions import Interactions
     from divmf.metrics import coverage, entropy, gini
     from divmf.outputs import LISTS, protect
@@ -57,8 +59,17 @@ def rerank(
     check_writable(output)
     protect(output, [lists, train, catalog], LISTS)
     wide = TopK.read(lists, None if catalog is None else read_table(catalog))
+    met = None if train is None else Interactions.read(train)
+    if met is not None:
+        with naming(train):  # ids of another type are refused whether the method looks at them or not
+            numbers_of(wide.user_ids, met.user_ids)
+            numbers_of(wide.item_ids, met.item_ids)
     with out.progress(f"{method} on {len(wide):,} lists", None):
-        made = chosen.run(wide, k, given, None if train is None else Interactions.read(train), seed)
+        made = chosen.run(wide, k, given, met, seed)
+    if catalog is None:
+        out.note(
+            f"the catalogue is taken for the {wide.n_items:,} items in {lists}; with --catalog it is all there are"
+        )
     write_table(made.frame, output)
     before, after = wide.head(k).counts, made.counts
     rows = [[name, function(before), function(after)] for name, function in

@@ -1,0 +1,181 @@
+"""Odd columns, names and terminals: each is an error of one line that names the file, or right; nothing is silent."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import divmf as package
+from divmf.estimator import DivMF, load
+from divmf.interactions import Interactions
+from divmf.masking import printable
+from divmf.tables import as_numbers, write_table
+from divmf.topk import TopK
+
+PAIRS = pl.DataFrame({"user_id": ["a", "a", "a", "b", "b", "b"], "item_id": ["x", "y", "z", "x", "y", "z"]})
+ODD_SCORES = {
+    "struct": pl.struct(a=pl.lit(1)), "list": pl.concat_list(pl.lit(1)), "binary": pl.lit(b"1"),
+    "date": pl.lit(date(2020, 1, 1)), "words": pl.lit("high"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ODD_SCORES)
+def test_scores_that_are_no_numbers_are_refused(kind: str, tmp_path: Path, divmf: Any) -> None:
+    # a struct was an unexpected error, and a date counted as the number of its day
+    PAIRS.with_columns(score=ODD_SCORES[kind]).write_parquet(tmp_path / "lists.parquet")
+    PAIRS.write_parquet(tmp_path / "test.parquet")
+    files = ["--test", tmp_path / "test.parquet", "--catalog", tmp_path / "test.parquet"]
+    done = divmf("evaluate", tmp_path / "lists.parquet", *files)
+    assert done.code == 2
+    assert f"{tmp_path}/lists.parquet: column 'score' must hold numbers" in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["struct", "list", "binary"])
+def test_titles_that_are_no_text_are_refused(kind: str, tmp_path: Path, divmf: Any) -> None:
+    PAIRS.with_columns(score=1.0).write_parquet(tmp_path / "lists.parquet")
+    PAIRS.with_columns(title=ODD_SCORES[kind]).write_parquet(tmp_path / "catalog.parquet")
+    done = divmf(
+        "audit", tmp_path / "lists.parquet", "--catalog", tmp_path / "catalog.parquet", "-o", tmp_path / "a.html"
+    )
+    assert done.code == 2
+    assert "catalog.parquet: column 'title' holds" in done.err
+    assert not (tmp_path / "a.html").exists()
+
+
+@pytest.mark.parametrize(
+    "times", [pl.lit(9 * 10**18).cast(pl.Datetime("ms")), pl.lit(2**31 - 1).cast(pl.Int32).cast(pl.Date)]
+)
+def test_times_beyond_all_times_are_an_error_and_no_panic(times: pl.Expr, tmp_path: Path, divmf: Any) -> None:
+    # polars panicked, with 85 lines
+    PAIRS.with_columns(timestamp=times).write_parquet(tmp_path / "log.parquet")
+    done = divmf("data", "describe", tmp_path / "log.parquet")
+    assert done.code == 2
+    assert "column 'timestamp' has 6 impossible times of 6" in done.err
+
+
+def test_a_panic_that_nobody_foresaw_is_one_line(divmf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    panic: Any = type("PanicException", (BaseException,), {})
+
+    def open_data(*_: Any) -> None:
+        raise panic("index out of range\nand eighty lines")
+
+    monkeypatch.setattr("divmf.datasets.open_data", open_data)
+    done = divmf("data", "describe", "synthetic")
+    assert done.code == 1
+    assert done.err == "divmf: polars cannot work on this: index out of range; check the types of the columns\n"
+
+
+@pytest.mark.parametrize(
+    ("texts", "kept"),
+    [
+        (["1", "+1"], ["1", "+1"]),
+        (["0", "-0"], ["0", "-0"]),
+        (["0", "-00"], ["0", "-00"]),
+        (["1", "-1"], [1, -1]),
+        (["1.5", "-0.5"], [1.5, -0.5]),
+        (["7", "007"], ["7", "007"]),
+    ],
+)
+def test_ids_that_are_written_differently_stay_apart(texts: list[str], kept: list[Any]) -> None:
+    assert as_numbers(pl.Series(texts)).to_list() == kept
+
+
+def test_seconds_and_milliseconds_in_one_column_are_refused(tmp_path: Path) -> None:
+    # the latest interactions were those in milliseconds, whenever they were
+    for kind in (int, float):
+        times = [kind(1_600_000_000), kind(1_700_000_000_000)] * 3
+        PAIRS.with_columns(timestamp=pl.Series(times)).write_csv(tmp_path / "log.csv")
+        PAIRS.with_columns(timestamp=pl.Series(times)).write_parquet(tmp_path / "log.parquet")
+        for name in ("log.csv", "log.parquet"):
+            with pytest.raises(ValueError, match=r"holds 3 times in seconds and 3 in milliseconds or finer; write all"):
+                Interactions.read(tmp_path / name)
+    for fine in ([0, 1_700_000_000_000], [5, 10**9], [10**12, 10**18]):  # missing ones, counts, one unit
+        log = PAIRS.with_columns(timestamp=pl.Series(fine * 3))
+        assert len(Interactions.from_frame(log)) == 6
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user_id,item_id,user_id\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"log\.csv.*column 'user_id' stands there twice"):
+        Interactions.read(tmp_path / "log.csv")
+    with pytest.raises(ValueError, match="the columns 'User_id' and 'user_id' both look like the user"):
+        Interactions.from_frame(pl.DataFrame({"User_id": [1], "user_id": [2], "item_id": [3]}))
+
+
+def test_arrays_and_factors_that_are_no_lists_are_refused(split: Any) -> None:
+    with pytest.raises(ValueError, match="items holds float64; give the numbers of items, which are integers"):
+        TopK.from_arrays(np.array([[0.9, 1.2]]), np.ones((1, 2)), ["a"], ["x", "y"])
+    users, items = np.ones((split.n_users, 2)), np.ones((split.n_items, 2))
+    for name, wrong in (("user_factors", (users * np.nan, items)), ("item_factors", (users, items * np.inf))):
+        with pytest.raises(ValueError, match=f"{name} holds NaN or infinite numbers"):
+            TopK.from_factors(*wrong, split.train)
+
+
+def test_training_data_with_ids_of_another_type_is_refused(tmp_path: Path, divmf: Any) -> None:
+    PAIRS.with_columns(score=1.0).write_parquet(tmp_path / "wide.parquet")
+    train = pl.DataFrame({"user_id": [1, 2], "item_id": [1, 2]})
+    train.write_parquet(tmp_path / "train.parquet")
+    for method in ("bayes_rule", "popcon", "xquad", "fairmatch"):
+        done = divmf("rerank", tmp_path / "wide.parquet", "--method", method, "--train", tmp_path / "train.parquet",
+                     "--k", 1, "-o", tmp_path / "out.csv")  # fmt: skip
+        assert (method, done.code) == (method, 2)
+
+
+@pytest.mark.parametrize("wanted", ["100000", "1025", "99999999999999999999"])
+def test_more_threads_than_a_machine_has_are_refused(wanted: str) -> None:
+    # a segmentation fault
+    done = subprocess.run(
+        [sys.executable, "-m", "divmf", "train", "synthetic:60x40x900", "-o", "x"],
+        env=os.environ | {"DIVMF_THREADS": wanted}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert f"DIVMF_THREADS={wanted} is more than a machine can run; give 1 to 1024" in done.stderr
+
+
+def test_a_terminal_that_knows_no_greek_is_no_error(finished_run: Path) -> None:
+    command = [sys.executable, "-m", "divmf", "curve", str(finished_run)]
+    plain = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    for flags in ([], ["--json"]):
+        done = subprocess.run([*command, *flags], env=plain, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        text = done.stdout.decode("ascii")
+        assert len(json.loads(text) if flags else text) > 4
+
+
+def test_a_name_does_not_steer_the_terminal(divmf: Any, tmp_path: Path) -> None:
+    hostile = f"{tmp_path}/\x1b[2J\x1b]0;mine\x07.csv"
+    done = divmf("data", "describe", hostile)
+    assert done.code == 2
+    assert "\x1b" not in done.err
+    assert "\x07" not in done.err
+    assert r"\x1b[2J" in done.err
+    assert printable("two lines\n\tof ρ") == "two lines\n\tof ρ"
+
+
+def test_titles_are_no_formulas_and_ids_stay_as_they_are(tmp_path: Path) -> None:
+    table = pl.DataFrame({"item_id": ["=1+1", "-5"], "title": ["=HYPERLINK(1)", None], "lists": [-1, 2]})
+    write_table(table, tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text() == "item_id,title,lists\n=1+1,'=HYPERLINK(1),-1\n-5,,2\n"
+    write_table(table, tmp_path / "t.parquet")
+    assert pl.read_parquet(tmp_path / "t.parquet").equals(table)
+
+
+def test_one_user_is_not_the_letters_of_its_id(finished_run: Path) -> None:
+    model = load(finished_run)
+    with pytest.raises(ValueError, match=r"users='C-1' is one id; give a list of them, \['C-1'\]"):
+        model.recommend("C-1")
+
+
+def test_what_was_not_fitted_says_so() -> None:
+    for call in (lambda m: m.at(ndcg_drop=0.05), lambda m: m.recommend(["a"]), lambda m: m.curve):
+        with pytest.raises(ValueError, match="was not fitted yet; call fit"):
+            call(DivMF())
+    assert package.DivMF is DivMF
