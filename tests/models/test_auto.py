@@ -1,9 +1,10 @@
 """Choosing a model: what is tried, what is dropped, what wins, and what is said when nothing can be."""
 
 import math
-from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from divmf.datasets import marketplace
@@ -120,8 +121,8 @@ def test_a_search_that_is_clearly_behind_is_dropped_and_one_that_is_close_is_not
 
     def search(name: str, noise: float) -> auto.Search:
         rng = np.random.default_rng(0)
-        for number in range(3 * auto.TURN):
-            yield 0.0
+        for number in range(6):
+            yield auto.Next(0.0, number // 2)
             turns[name] += 1
             scores = truth + noise * rng.random(truth.shape)
             bench_of[0].trial(
@@ -131,7 +132,7 @@ def test_a_search_that_is_clearly_behind_is_dropped_and_one_that_is_close_is_not
     bench_of: list[Bench] = []
 
     def arm(name: str, noise: float) -> object:
-        def begin(bench: Bench) -> Iterator[float]:
+        def begin(bench: Bench) -> auto.Search:
             bench_of[:] = [bench]
             return search(name, noise)
 
@@ -141,7 +142,7 @@ def test_a_search_that_is_clearly_behind_is_dropped_and_one_that_is_close_is_not
         auto, "ARMS", {"good": arm("good", 0.0), "close": arm("close", 0.001), "bad": arm("bad", 100.0)}
     )
     chosen = auto.choose(split, 5, 60.0, ["good", "close", "bad"])
-    assert turns == {"good": 3 * auto.TURN, "close": 3 * auto.TURN, "bad": auto.TURN}
+    assert turns == {"good": 6, "close": 6, "bad": 2}
     assert chosen.name in ("good", "close")
 
 
@@ -194,5 +195,13 @@ def test_refit_refuses_a_kind_it_does_not_know(split: Split) -> None:
         refit("bpr", {"dim": 4}, split.train)
 
 
-def test_the_usual_budget_grows_with_the_data(split: Split) -> None:
-    assert usual_budget(split) == pytest.approx(30 + 30 * len(split.train) / 1e6)
+def test_the_usual_budget_grows_with_the_data_and_ends(split: Split) -> None:
+    assert usual_budget(split) == pytest.approx(30 + 30 * len(split.train) / 1e6 + 30 * 300 * 120 / 6e7)
+    ids = pl.Series("item_id", range(8_000_000))
+    assert usual_budget(Split(*(replace(part, item_ids=ids) for part in (split.train, split.valid, split.test)))) == 600
+
+
+def test_the_time_of_an_inverse_grows_with_the_cube_of_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))  # an inverse takes a second
+    monkeypatch.setattr(auto.time, "perf_counter", lambda: float(next(clock)))
+    assert auto.ease_seconds(10_240) == pytest.approx(10**3 / 2)

@@ -8,9 +8,9 @@
     refit(chosen.name, chosen.settings, everything)       # the same settings on more interactions
 
 Each kind of model (`ARMS`) is a search that goes on from stage to stage, from small and fast to large and slow. The
-searches take turns, the fastest first; after every turn the worse half of those still in the race is dropped, as far as
-it is clearly behind. A stage begins only if it is expected to end within the budget. The most accurate trial wins; of
-those within TIE of it, the one with the fewest numbers.
+searches take turns, a stage each, the fastest first; after every turn the worse half of those still in the race is
+dropped, as far as it is clearly behind. A trial begins only if it is expected to end within the budget. The most
+accurate trial wins; of those within TIE of it, the one with the fewest numbers.
 
 The trials and their accuracy depend on the seed alone (EASE: in the last digits on the number of threads); how many of
 them there are depends on the budget and on how fast the machine is. A budget that is not exhausted gives the same
@@ -20,9 +20,10 @@ choice everywhere.
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -133,9 +134,15 @@ class Bench:
         return min(self.close, key=lambda found: (found.size, -found.trial.ndcg))
 
 
-# A search is an iterator: it yields how long its next stage is expected to take, in seconds; when it is asked for the
-# next, it does the stage. Its stages have a trial each, or a few.
-Search = Iterator[float]
+class Next(NamedTuple):
+    """What a search would do next: how long it is expected to take, and in which of its stages it is."""
+
+    seconds: float
+    stage: int
+
+
+# A search says what it would do next; when it is asked again, it does it.
+Search = Iterator[Next]
 
 
 def told(settings: Mapping[str, float]) -> str:
@@ -169,7 +176,7 @@ def walk(start: tuple[float, ...], factor: float, trial: Callable[[tuple[float, 
 
 def neighbours(settings: int, factor: float) -> list[tuple[float, ...]]:
     """What settings are multiplied with: one more, one less; of two, also the one more and the other less."""
-    powers = [(1,), (-1,)] if settings == 1 else [(1, -1), (-1, 1), (1, 0), (-1, 0), (0, 1), (0, -1)]
+    powers = [(1,), (-1,)] if settings == 1 else [(0, 1), (0, -1), (1, -1), (-1, 1), (1, 0), (-1, 0)]
     return [tuple(factor**power for power in each) for each in powers]
 
 
@@ -206,13 +213,13 @@ def ials_search(bench: Bench) -> Search:
         if before and dim > DIMS[0]:
             cost *= 3  # twice the numbers, from chance for half of them, and a search around it
         held = bench.best.get("ials")
-        place = (0.1, 0.01) if held is None else (held.trial.settings["alpha"], held.trial.settings["l2"])
+        place = (0.1, 0.02) if held is None else (held.trial.settings["alpha"], held.trial.settings["l2"])
         factor = 2.0 if held is None else math.sqrt(2)
         for number, _ in enumerate(walk(place, factor, partial(at, dim))):
             # when dimensions are added, once around is enough, and not even that where they bring nothing
             if before and (number > len(neighbours(2, factor)) or (number and not gained(bench, "ials", dim))):
                 break
-            yield cost
+            yield Next(cost, max(0, DIMS.index(dim) - 1))
         now = max(trial.ndcg for trial in bench.tried if trial.name == "ials" and trial.settings["dim"] == dim)
         if before and now < (1 + WORTH) * before:
             return
@@ -235,22 +242,24 @@ def ease_search(bench: Bench) -> Search:
 
     popularity = max(1.0, met.nnz / met.shape[1])
     for _ in walk((2.0 ** round(math.log2(4 * popularity)),), 2.0, at):
-        yield cost
+        yield Next(cost, 0)
 
 
 def ease_seconds(n_items: int) -> float:
     """How long the inverse of so many items takes, from that of few."""
-    few = 512
-    began = time.perf_counter()
-    weights_of(np.eye(few, dtype=np.float32), 1.0)
-    return (time.perf_counter() - began) * (n_items / few) ** 3 / 2  # a large one goes faster for each number
+    few, took = 1024, []
+    for size in (2, few, few):  # the first to have everything loaded
+        began = time.perf_counter()
+        weights_of(np.eye(size, dtype=np.float32), 1.0)
+        took.append(time.perf_counter() - began)
+    return min(took[1:]) * (n_items / few) ** 3 / 2  # a large one goes faster for each number
 
 
 def softmax_search(bench: Bench) -> Search:
     """Softmax from iALS of the best settings: λ with 64 dimensions, then with 128."""
     met = bench.split.train.matrix
     cost = 2e-11 * STEPS * met.shape[0] * met.shape[1] * SOFTMAX_DIMS[0] * 6
-    place, before = (16.0,), 0.0
+    place, before = (8 * math.sqrt(2),), 0.0
     for dim in (dim for dim in SOFTMAX_DIMS if dim == SOFTMAX_DIMS[0] or dim < min(met.shape)):
         start: Factors | None = None
 
@@ -259,16 +268,17 @@ def softmax_search(bench: Bench) -> Search:
             weights = ials_settings(bench)
             if start is None:
                 start = ials(met, dim, weights["alpha"], weights["l2"], IALS_EPOCHS, bench.seed)
-            settings = {"dim": dim, "l2": place[0], **{f"ials_{name}": value for name, value in weights.items()}}
+            settings = {"dim": dim, "l2": place[0], "pairs": met.nnz / met.shape[0]}
+            settings |= {f"ials_{name}": value for name, value in weights.items()}
             begins = start
             found = bench.trial("softmax", settings, lambda: softmax(bench.split.train, begins, place[0]))
             cost = found.trial.seconds
             return found.trial.ndcg
 
         for number, _ in enumerate(walk(place, math.sqrt(2), at)):
-            if before and (number > 3 or (number and not gained(bench, "softmax", dim))):
+            if before and number:  # λ stays what it was with fewer dimensions
                 break
-            yield cost
+            yield Next(cost, SOFTMAX_DIMS.index(dim))
         now = bench.best["softmax"].trial
         if before and now.ndcg < (1 + WORTH) * before:
             return
@@ -292,7 +302,6 @@ def ials_settings(bench: Bench) -> dict[str, float]:
 ARMS: Mapping[str, Callable[[Bench], Search]] = {
     "ials": ials_search, "ease": ease_search, "softmax": softmax_search,
 }  # fmt: skip
-TURN = 4  # trials of a search in its turn
 
 
 def choose(
@@ -311,40 +320,34 @@ def choose(
     """
     budget = usual_budget(split) if budget is None else budget
     check_choice(split, k, budget, candidates)
-    bench, began = Bench(split, k, seed, progress), time.perf_counter()
-    live: dict[str, Search] = {name: ARMS[name](bench) for name in ARMS if name in candidates}
-    wanted: dict[str, float] = {}
+    bench, ends = Bench(split, k, seed, progress), time.perf_counter() + budget
+    searches = {name: ARMS[name](bench) for name in ARMS if name in candidates}
+    live: dict[str, Next] = {}
     left_out: dict[str, str] = {}
-    for name in list(live):
+    for name, search in searches.items():
         try:
-            wanted[name] = next(live[name])
+            live[name] = next(search)
         except MemoryError as error:
             left_out[name] = str(error)
-            del live[name]
+    fastest = min(live.items(), key=lambda entry: entry[1].seconds, default=None)
     while live:
-        for name in sorted(live, key=wanted.__getitem__):
-            for _ in range(TURN):
-                left = budget - (time.perf_counter() - began)
-                if wanted[name] > left:
-                    left_out[name] = (
-                        f"its next trial takes about {wanted[name]:.2g} s, and {max(0.0, left):.2g} are left"
-                    )
-                    del live[name]
-                    break
-                try:
-                    wanted[name] = next(live[name])
-                except StopIteration:
-                    del live[name]
-                    break
+        for name in sorted(live, key=lambda name: live[name].seconds):
+            stage = live[name].stage
+            while name in live and live[name].stage == stage:
+                left = ends - time.perf_counter()
+                if (wanted := live.pop(name)).seconds > left:
+                    left_out[name] = f"a trial takes about {wanted.seconds:.2g} s; {max(0.0, left):.2g} s are left"
+                elif (following := next(searches[name], None)) is not None:
+                    live[name] = following
         for name in clearly_behind(bench, live):
             del live[name]
     if not bench.tried:
-        raise nothing_fits(budget, wanted, left_out)
+        raise nothing_fits(budget, fastest, left_out)
     won = bench.winner
     return Chosen(won.scorer, won.trial.name, won.trial.settings, tuple(bench.tried), left_out)
 
 
-def clearly_behind(bench: Bench, live: Mapping[str, Search]) -> list[str]:
+def clearly_behind(bench: Bench, live: Collection[str]) -> list[str]:
     """Of the searches in the race, those of the worse half that are clearly behind the best of all."""
     best = max(bench.best.values(), key=lambda found: found.trial.ndcg, default=None)
     ranked = sorted((name for name in live if name in bench.best), key=lambda name: -bench.best[name].trial.ndcg)
@@ -360,8 +363,11 @@ def lead(ones: Array, others: Array) -> float:
 
 
 def usual_budget(split: Split) -> float:
-    """Seconds that a search may take if nothing is said: half a minute, and as much for each million interactions."""
-    return 30 + 30 * len(split.train) / 1e6
+    """Seconds that a search may take if nothing is said: half a minute, more for more data, ten minutes at most.
+
+    As much again for each million interactions, and for each sixty million pairs of a user and an item.
+    """
+    return min(600.0, 30 + 30 * len(split.train) / 1e6 + 30 * split.n_users * split.n_items / 6e7)
 
 
 def check_choice(split: Split, k: int, budget: float, candidates: Sequence[str]) -> None:
@@ -380,14 +386,14 @@ def check_choice(split: Split, k: int, budget: float, candidates: Sequence[str])
         raise ValueError("a model is chosen by one process; start one, or name the model")
 
 
-def nothing_fits(budget: float, wanted: Mapping[str, float], left_out: Mapping[str, str]) -> ValueError:
+def nothing_fits(budget: float, fastest: tuple[str, Next] | None, left_out: Mapping[str, str]) -> ValueError:
     """What to say when not one model could be tried."""
-    if not wanted:
+    if fastest is None:
         return ValueError("; ".join(left_out.values()))
-    name = min(wanted, key=wanted.__getitem__)
+    name, wanted = fastest
     return ValueError(
-        f"budget={budget:g} s is too short for any model: the fastest, {name}, takes about {wanted[name]:.2g} s to try;"
-        " give more"
+        f"budget={budget:g} s is too short for any model: the fastest, {name}, takes about {wanted.seconds:.2g} s to"
+        " try; give more"
     )
 
 
