@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -232,6 +233,24 @@ class Interactions:
         from divmf.split import hold_out
 
         return hold_out(self, np.random.default_rng(seed), valid, test)
+
+    def by_time(
+        self,
+        when: str | int | date | None = None,
+        test: float | None = None,
+        valid: float = 0.1,
+        cold: bool = False,
+    ) -> "Split":
+        """Everything from a moment on, or the latest share, for the test; see `divmf.split.by_time`."""
+        from divmf.split import by_time
+
+        return by_time(self, when, test, valid, cold)
+
+    def rolling(self, folds: int = 3, test: float = 0.1, valid: float = 0.1) -> "list[Split]":
+        """Several splits by time, the earliest first; see `divmf.split.rolling`."""
+        from divmf.split import rolling
+
+        return rolling(self, folds, test, valid)
 
     def user_numbers(self, user_ids: Sequence[Any] | pl.Series) -> Array:
         """The row numbers of these users; an unknown one is an error that names it."""
