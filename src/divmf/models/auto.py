@@ -59,7 +59,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The model that was chosen, its settings, all that was tried, and which kinds were not and why."""
+    """The model that was chosen, its settings, all that was tried, and which searches were cut short or not begun."""
 
     scorer: Scorer
     name: str
@@ -188,7 +188,7 @@ def key_of(place: tuple[float, ...]) -> tuple[float, ...]:
 def ials_search(bench: Bench) -> Search:
     """iALS: weight of what was not met, and λ, with few dimensions; then more dimensions, as long as they help.
 
-    Each trial begins from the best vectors so far. More dimensions want less λ for each: it is looked for again.
+    Each trial begins from the best vectors so far.
     """
     met = bench.split.train.matrix
     # a first guess that is too long rather than too short; from then on by what the trials took
@@ -216,8 +216,8 @@ def ials_search(bench: Bench) -> Search:
         place = (0.1, 0.02) if held is None else (held.trial.settings["alpha"], held.trial.settings["l2"])
         factor = 2.0 if held is None else math.sqrt(2)
         for number, _ in enumerate(walk(place, factor, partial(at, dim))):
-            # when dimensions are added, once around is enough, and not even that where they bring nothing
-            if before and (number > len(neighbours(2, factor)) or (number and not gained(bench, "ials", dim))):
+            # with twice the dimensions the settings are looked for once around, with more they stay
+            if before and (number > len(neighbours(2, factor)) or (number and dim > DIMS[1])):
                 break
             yield Next(cost, max(0, DIMS.index(dim) - 1))
         now = max(trial.ndcg for trial in bench.tried if trial.name == "ials" and trial.settings["dim"] == dim)
@@ -283,11 +283,6 @@ def softmax_search(bench: Bench) -> Search:
         if before and now.ndcg < (1 + WORTH) * before:
             return
         before, place, cost = now.ndcg, (now.settings["l2"],), 2 * cost
-
-
-def gained(bench: Bench, name: str, dim: int) -> bool:
-    """Whether the best model of a kind is one with so many dimensions."""
-    return bench.best[name].trial.settings["dim"] == dim
 
 
 def ials_settings(bench: Bench) -> dict[str, float]:
