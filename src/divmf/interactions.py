@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +16,7 @@ from divmf import comm
 from divmf.ids import Array, as_ids, id_table, numbers_of
 from divmf.order import in_order
 from divmf.scans import Rows, parquet_parts, read_rows
-from divmf.tables import find_column, read_table, to_polars
+from divmf.tables import at_least, find_column, read_table, to_polars
 from divmf.times import as_times
 
 if TYPE_CHECKING:
@@ -64,39 +65,57 @@ class Interactions:
                 column.flags.writeable = False
 
     @classmethod
-    def read(cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None) -> Self:
+    def read(
+        cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None,
+        min_rating: float | None = None, rating: str | None = None,
+    ) -> Self:  # fmt: skip
         """Read CSV, TSV, parquet or JSON lines (also .gz, .bz2); columns are found by the usual names if not named.
 
-        Many parquet files are read as one: a folder of them, or a pattern such as parts/*.parquet.
+        Many parquet files are read as one: a folder of them, or a pattern such as parts/*.parquet. With min_rating,
+        only rows whose rating is at least so high are interactions.
         """
-        return cls._read(path, user, item, time, whole=True)
+        return cls._read(path, (user, item, time), rated(min_rating, rating), whole=True)
 
     @classmethod
     def read_share(
-        cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None
-    ) -> Self:
+        cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None,
+        min_rating: float | None = None, rating: str | None = None,
+    ) -> Self:  # fmt: skip
         """As `read`, but where parquet files hold many rows, those of this process' range of users alone.
 
         All processes of a run (see `divmf.comm`) must call it. Any other file, and a small one, is read whole by each:
         `share` is None then, and `Split.of_process` cuts the share when all that concerns everybody is done.
         """
-        return cls._read(path, user, item, time, whole=comm.size() == 1)
+        return cls._read(path, (user, item, time), rated(min_rating, rating), whole=comm.size() == 1)
 
     @classmethod
-    def _read(cls, path: str | Path, user: str | None, item: str | None, time: str | None, whole: bool) -> Self:
+    def _read(
+        cls, path: str | Path, columns: tuple[str | None, str | None, str | None],
+        rated: tuple[str | None, float] | None, whole: bool,
+    ) -> Self:  # fmt: skip
         try:
             parts = parquet_parts(path)
             if parts is None:
-                return cls.from_frame(read_table(path), user, item, time)
-            rows = read_rows(parts, user, item, time, whole)
+                rating, lowest = rated or (None, None)
+                return cls.from_frame(read_table(path), *columns, lowest, rating)
+            rows = read_rows(parts, *columns, whole, rated)
             return cls.from_rows(rows) if rows.whole else cls.from_rows(rows).standing()
         except ValueError as error:
             raise ValueError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
 
     @classmethod
-    def from_frame(cls, frame: Any, user: str | None = None, item: str | None = None, time: str | None = None) -> Self:
-        """From a polars, pandas or Arrow frame; repeated pairs become one interaction with the latest time."""
+    def from_frame(
+        cls, frame: Any, user: str | None = None, item: str | None = None, time: str | None = None,
+        min_rating: float | None = None, rating: str | None = None,
+    ) -> Self:  # fmt: skip
+        """From a polars, pandas or Arrow frame; repeated pairs become one interaction with the latest time.
+
+        With min_rating, only rows whose rating is at least so high are interactions.
+        """
         table = to_polars(frame)
+        if (wanted := rated(min_rating, rating)) is not None:
+            name = find_column(table, "rating", wanted[0])
+            table = table.filter(at_least(name, wanted[1], table.schema[name]))
         if table.is_empty():
             raise ValueError("there are no rows: an interaction log needs at least one")
         user_column = as_ids(table[find_column(table, "user", user)], "user_id")
@@ -233,6 +252,24 @@ class Interactions:
 
         return hold_out(self, np.random.default_rng(seed), valid, test)
 
+    def by_time(
+        self,
+        when: str | int | date | None = None,
+        test: float | None = None,
+        valid: float = 0.1,
+        cold: bool = False,
+    ) -> "Split":
+        """Everything from a moment on, or the latest share, for the test; see `divmf.split.by_time`."""
+        from divmf.split import by_time
+
+        return by_time(self, when, test, valid, cold)
+
+    def rolling(self, folds: int = 3, test: float = 0.1, valid: float = 0.1) -> "list[Split]":
+        """Several splits by time, the earliest first; see `divmf.split.rolling`."""
+        from divmf.split import rolling
+
+        return rolling(self, folds, test, valid)
+
     def user_numbers(self, user_ids: Sequence[Any] | pl.Series) -> Array:
         """The row numbers of these users; an unknown one is an error that names it."""
         if isinstance(user_ids, str | bytes | int):
@@ -241,6 +278,15 @@ class Interactions:
         numbers = numbers_of(given, self.user_ids)
         check_known(given, numbers >= 0)
         return numbers
+
+
+def rated(min_rating: float | None, rating: str | None) -> tuple[str | None, float] | None:
+    """The rating column, if it is named, and the lowest rating that counts; None if all rows do."""
+    if min_rating is not None:
+        return rating, min_rating
+    if rating is not None:
+        raise ValueError(f"rating={rating!r} is named, but not from which on a row counts; give min_rating, such as 4")
+    return None
 
 
 def check_known(users: pl.Series, known: Array) -> None:

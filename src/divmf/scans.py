@@ -18,7 +18,7 @@ import polars as pl
 from divmf import comm
 from divmf.forked import check_not_forked
 from divmf.ids import check_ids, id_facts, id_table, id_values
-from divmf.tables import file_kind, find_column, first_line
+from divmf.tables import at_least, file_kind, find_column, first_line
 from divmf.times import as_times, time_facts
 
 SMALL = 1 << 22  # rows up to which each process reads all of them
@@ -83,10 +83,16 @@ def hidden(path: Path) -> bool:
     return any(name.startswith(("_", ".")) for name in path.parts)
 
 
-def read_rows(parts: list[Path], user: str | None, item: str | None, time: str | None, whole: bool = True) -> Rows:
-    """The rows of parquet files with ids as numbers; not whole: if they are many, of this process' range of users."""
+def read_rows(
+    parts: list[Path], user: str | None, item: str | None, time: str | None, whole: bool = True,
+    rated: tuple[str | None, float] | None = None,
+) -> Rows:  # fmt: skip
+    """The rows of parquet files with ids as numbers; not whole: if they are many, of this process' range of users.
+
+    rated: the rating column, if not a usual one, and the lowest rating of the rows to keep
+    """
     try:
-        return Scan.of(parts, user, item, time).rows(whole)
+        return Scan.of(parts, user, item, time, rated).rows(whole)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ValueError(
             f"could not be read as parquet: {first_line(error)};"
@@ -103,7 +109,10 @@ class Scan:
     types: pl.Schema
 
     @classmethod
-    def of(cls, parts: list[Path], user: str | None, item: str | None, time: str | None) -> "Scan":
+    def of(
+        cls, parts: list[Path], user: str | None, item: str | None, time: str | None,
+        rated: tuple[str | None, float] | None = None,
+    ) -> "Scan":  # fmt: skip
         """The columns found by their usual names if not named."""
         files = pl.scan_parquet(parts, glob=False, hive_partitioning=False)
         types = files.collect_schema()
@@ -111,6 +120,9 @@ class Scan:
         names = {"user": find_column(table, "user", user), "item": find_column(table, "item", item)}
         if found := find_column(table, "time", time, required=False):
             names["time"] = found
+        if rated is not None:
+            rating = find_column(table, "rating", rated[0])
+            files = files.filter(at_least(rating, rated[1], types[rating]))
         return cls(files, names, types)
 
     def facts(self) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,14 @@
-"""Split: what is learnt from, what choices are made on, what is reported."""
+"""Split: what is learnt from, what choices are made on, what is reported.
 
+`leave_one_out` holds out the last interactions of each user, `hold_out` a share drawn at random, `by_time` everything
+from a moment on. The first two let a model learn from what others did after the held-out interaction: an item that
+became popular since is known to be, which no model in use could know. Figures by them compare models; those of
+`by_time` say what to expect of one in use.
+"""
+
+import logging
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +22,9 @@ from divmf.interactions import Interactions
 from divmf.order import blocks_of_users
 from divmf.tables import find_column, read_table, to_polars, write_table
 from divmf.threads import range_of
+from divmf.times import as_moment
+
+log = logging.getLogger(__name__)
 
 PARTS = ("train", "valid", "test")
 
@@ -170,6 +181,91 @@ def hold_out(data: Interactions, rng: np.random.Generator, valid: float = 0.1, t
     part = np.empty(len(data), dtype=np.int8)
     part[order] = np.where(place < n_test, 2, np.where(place < n_test + n_valid, 1, 0))
     return Split(*(data.where(part == number) for number in range(3)))
+
+
+def by_time(
+    data: Interactions,
+    when: str | int | date | None = None,
+    test: float | None = None,
+    valid: float = 0.1,
+    cold: bool = False,
+) -> Split:
+    """What happened from a moment on for the test, the last share before it for validation, all before for training.
+
+    when    the moment: a date, a text such as 2024-01-01, or a number in the unit of the times
+    test    instead of it, the share of all interactions, the latest, that is held out; 0.2 if neither is given
+    valid   the share of the interactions before the test, the latest of them, that is for validation
+    cold    keep what is held out of users and items that train does not have; no model can find it
+    """
+    times = times_of(data)
+    if when is not None and test is not None:
+        raise ValueError(f"when={when!r} and test={test} both say where the test begins; give one of them")
+    if not 0 <= valid < 1:
+        raise ValueError(f"valid={valid} must be a share that leaves something to learn from; choose 0 to 0.9")
+    if when is None:
+        test = 0.2 if test is None else test
+        if not 0 < test < 1:
+            raise ValueError(
+                f"test={test} must be a share that leaves something to learn from; choose above 0, below 1"
+            )
+        begins = latest(data, times, test)
+    else:
+        begins = as_moment(when, int(times.max(initial=0)))
+    before = times < begins
+    part = np.where(before, 0, 2).astype(np.int8)
+    if valid:
+        earlier = data.where(before)
+        part[before & (times >= latest(earlier, times[before], valid))] = 1
+    n_train, n_test = (int(data.total(np.array((part == number).sum()))) for number in (0, 2))
+    if not n_train or not n_test:
+        raise ValueError(
+            f"the test would begin at {begins}, which leaves {n_train:,} interactions to learn from and {n_test:,} to"
+            f" test: times run from {times.min(initial=0)} to {times.max(initial=0)}; choose a moment between them"
+        )
+    return Split(*(data.where(part == number) for number in range(3))) if cold else warm(data, part)
+
+
+def rolling(data: Interactions, folds: int = 3, test: float = 0.1, valid: float = 0.1) -> list[Split]:
+    """Several splits by time, the earliest first: each tests on the share of all interactions after its training.
+
+    The test of a fold ends where that of the next begins; what comes after it is in no part of the fold.
+    """
+    if folds < 1 or not 0 < test * folds < 1:
+        raise ValueError(f"{folds} folds of test={test} leave nothing to learn from; choose fewer, or a smaller share")
+    times, found = times_of(data), []
+    for back in range(folds - 1, -1, -1):
+        kept = times < latest(data, times, test * back) if back else np.ones(len(data), dtype=bool)
+        found.append(by_time(data.where(kept), latest(data, times, test * (back + 1)), valid=valid))
+    return found
+
+
+def times_of(data: Interactions) -> Array:
+    """The times, or an error that says they are needed."""
+    if data.times is None:
+        raise ValueError("the data has no times to split by; name the time column (time=…, --time), or use hold_out")
+    return data.times
+
+
+def latest(data: Interactions, times: Array, share: float) -> int:
+    """The earliest moment from which on at most such a share of all interactions happened; of equal times, all."""
+    ordered, whole = np.sort(times), float(data.total(np.array(len(times))))
+    low, high = np.iinfo(np.int64).min // 2, np.iinfo(np.int64).max // 2
+    while low < high:
+        middle = (low + high) // 2
+        after = len(ordered) - np.searchsorted(ordered, middle)
+        low, high = (low, middle) if int(data.total(np.array(after))) <= share * whole else (middle + 1, high)
+    return low
+
+
+def warm(data: Interactions, part: Array) -> Split:
+    """The split without what is held out of users and items that train does not have; counted in the log."""
+    train = part == 0
+    users = np.bincount(data.users[train], minlength=data.n_users) > 0
+    items = data.total(np.bincount(data.items[train], minlength=data.n_items)) > 0
+    known = train | (users[data.users] & items[data.items])
+    if dropped := int(data.total(np.array((~known).sum()))):
+        log.info("%s held-out interactions are of users or items not in train; they are left out", f"{dropped:,}")
+    return Split(*(data.where(known & (part == number)) for number in range(3)))
 
 
 def users_in_train_only(split: Split) -> int:

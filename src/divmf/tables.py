@@ -22,6 +22,7 @@ USUAL_NAMES = {
     "item": ("item_id", "itemid", "item", "iid", "product_id", "productid", "movie_id", "movieid", "business_id",
              "article_id", "track_id", "book_id", "location_id", "sku", "asin"),
     "time": ("timestamp", "time", "ts", "unixreviewtime", "event_time", "datetime", "date", "created_at"),
+    "rating": ("rating", "ratings", "stars", "overall", "score"),
     "score": ("score", "prediction", "rating", "relevance", "weight"),
     "rank": ("rank", "position"),
     "split": ("split",),
@@ -96,6 +97,13 @@ def find_column(table: pl.DataFrame, role: str, name: str | None = None, require
         f"no column looks like the {role} ({', '.join(USUAL_NAMES[role][:4])}, …) among"
         f" {', '.join(map(repr, table.columns))}; name it with {role}=… (--{role} on the command line){hint_at(table)}"
     )
+
+
+def at_least(rating: str, lowest: float, dtype: pl.DataType) -> pl.Expr:
+    """Whether a row's rating is high enough; a column that holds no numbers is refused. A missing rating is not."""
+    if not dtype.is_numeric():
+        raise ValueError(f"column {rating!r} holds {dtype}, not ratings; name the rating column (rating=…, --rating)")
+    return (pl.col(rating) >= lowest).fill_null(False)
 
 
 def hint_at(table: pl.DataFrame) -> str:

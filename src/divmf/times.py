@@ -1,5 +1,6 @@
 """What a time column holds, as integers; only their order is used."""
 
+from datetime import UTC, date, datetime
 from typing import Any
 
 import polars as pl
@@ -76,3 +77,27 @@ def times_of_text(values: pl.Series, words: bool) -> pl.Series:
             " write them as 2024-12-31 23:59:59 or as seconds, or name another time column"
         )
     return times
+
+
+# the largest time, and how many there are in a second, for the units in which times are usually counted
+UNITS = ((SECONDS_BELOW, 1), (1e14, 10**3), (1e17, 10**6), (float("inf"), 10**9))
+
+
+def as_moment(when: str | int | date, largest: int) -> int:
+    """A moment in the unit of a column of times: a number as it is, a date or a text such as 2024-12-31 as a date.
+
+    largest: the largest time of the column, by which its unit is known: seconds, or thousandths, millionths, …
+    """
+    if isinstance(when, int):
+        return when
+    if isinstance(when, str):
+        try:
+            when = datetime.fromisoformat(when)
+        except ValueError:
+            raise ValueError(
+                f"{when!r} is not a time; write it as 2024-12-31 or 2024-12-31T23:59:59, or give a number"
+            ) from None
+    if not isinstance(when, datetime):
+        when = datetime(when.year, when.month, when.day)
+    seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    return round(seconds * next(per_second for most, per_second in UNITS if abs(largest) < most))

@@ -23,10 +23,24 @@ class Columns:
     query_text: str | None = None
     split_name: str | None = None
     held_out: float | None = None
+    min_rating: float | None = None
+    rating_name: str | None = None
+    time_cut: str | None = None
 
     user = Annotated[str | None, typer.Option(help="Name of the user column, if not a usual one.")]
     item = Annotated[str | None, typer.Option(help="Name of the item column, if not a usual one.")]
     time = Annotated[str | None, typer.Option(help="Name of the time column, if not a usual one.")]
+    rating = Annotated[str | None, typer.Option(help="Name of the rating column, if not a usual one.")]
+    lowest = Annotated[
+        float | None, typer.Option("--min-rating", help="Only rows rated at least so high are interactions.")
+    ]
+    by_time = Annotated[
+        str | None,
+        typer.Option(
+            help="Test on everything from a moment on (2024-01-01), or on the latest share of all interactions (20%),"
+            " and validate on the tenth before it: nothing is learnt from what comes later."
+        ),
+    ]
     query = Annotated[str | None, typer.Option(help="SQL query, when DATA is a database URI.")]
     split = Annotated[
         str | None,
@@ -57,17 +71,26 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, cl
         out.note(f"{masked(data)}: {split!r}, as its column {columns.split_name!r} says")
         return split.of_process(comm.rank(), comm.size()) if comm.size() > 1 else split
     with clock.phase("reading"):
-        read = open_share(data, columns.user_name, columns.item_name, columns.time_name, columns.query_text)
+        read = open_share(data, columns.user_name, columns.item_name, columns.time_name, columns.query_text,
+                          columns.min_rating, columns.rating_name)  # fmt: skip
     if merged := read.total(np.array(read.merged)):
         out.note(f"{masked(data)}: {merged:,} repeated pairs merged")
     with clock.phase("splitting"):
         read = read.k_core(k_core) if k_core else read
         share = columns.held_out
-        split = read.leave_one_out(seed) if share is None else read.hold_out(seed, valid=share / 2, test=share)
+        if columns.time_cut is not None:
+            split = split_by_time(read, columns.time_cut)
+        else:
+            split = read.leave_one_out(seed) if share is None else read.hold_out(seed, valid=share / 2, test=share)
     users, pairs = (read.n_users, len(read)) if read.share is None else (read.share.all_users, read.share.all_pairs)
     out.note(f"{masked(data)}: {users:,} users, {read.n_items:,} items, {pairs:,} interactions")
+    if read.times is None and share is None:
+        out.note(
+            f"{masked(data)}: no time column was found, so what is held out is drawn at random; name it with --time"
+        )
     if only := users_in_train_only(split):
         few = "fewer than three interactions" if share is None else "too few interactions to hold any out"
+        few = "nothing in the time of the test" if columns.time_cut else few
         out.note(f"{masked(data)}: {only:,} users have {few}: learnt from, not tested")
     return split if read.share or comm.size() == 1 else split.of_process(comm.rank(), comm.size())
 
@@ -112,6 +135,14 @@ def own_users(given: Any, known: Any) -> Any:
     here = numbers_of(ids, known.user_ids) >= 0
     check_known(ids, known.total(here.astype("int64")) > 0)
     return ids.filter(pl.Series(here))
+
+
+def split_by_time(data: Any, text: str) -> Any:
+    """--by-time: a share such as 20%, or a moment."""
+    if text.endswith("%") or text.replace(".", "", 1).isdigit():
+        number = positive_share(text, "--by-time") if text.endswith("%") or float(text) < 1 else int(text)
+        return data.by_time(number) if isinstance(number, int) else data.by_time(test=number)
+    return data.by_time(text)
 
 
 def held_share(text: str | None) -> float | None:

@@ -11,7 +11,7 @@ float32 does not suffice, since λ is tiny beside the interactions, float64 is u
     for l2 in (100.0, 200.0, 400.0):
         scorer = ease(split.train.matrix, l2, between)
 
-Memory: two tables of n_items² float32, the Gram matrix and B; `check_memory` refuses more items than there is room for.
+Memory: a table of n_items² float32 for XᵀX and one for each B; `check_memory` refuses more items than it has room for.
 Nothing is random; the weights depend on the number of threads of LAPACK in their last digits.
 """
 
@@ -28,7 +28,7 @@ from divmf.kernels.products import gram_part, mirror_part, regression_part
 from divmf.models.scorer import ItemItem
 from divmf.threads import in_parts, libraries
 
-TABLES = 2  # of n_items² float32 that EASE holds at once
+TABLES = 3  # of n_items² float32 at once: XᵀX, B, and the best B so far where several λ are tried
 
 
 def ease(met: sparse.csr_array, l2: float, between: Array | None = None) -> ItemItem:

@@ -1,0 +1,238 @@
+"""People who were not in training, and items that were not: their part of a model that stays as it is.
+
+    chosen = choose(split)
+    people = fold_in(chosen, histories)      # histories (n_people, n_items) sparse → Scorer of these people
+
+What a user's part of the model is in training, it is here, exactly:
+
+    ease      nothing of a user's own: what was met, times the weights
+    ials      the least squares problem of the user, one solve
+    softmax   n_u log Σ_i exp(u·v_i + b_i) − Σ_met (u·v_i + b_i) + ½ λ_u ‖u‖²: convex, by Newton's method with
+              conjugate gradients, preconditioned by the curvature at the mean user
+    bpr       Σ_met mean_j softplus(u·v_j − u·v_i) + ½ λ ‖u‖² over items j not met: convex, by Newton's method
+
+A history that is empty gives a zero vector: of the scores, the bias is left. A user's solution does not depend on the
+others beside, but for the last digits.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+from scipy import sparse
+
+from divmf.ids import Array
+from divmf.models.ials import user_vectors
+from divmf.models.scorer import Factors, ItemItem, Scorer
+from divmf.threads import in_parts
+from divmf.topk import blocks
+
+NEWTON, GRADIENTS, HALVINGS = 25, 40, 12  # steps at the most: Newton's, conjugate gradients in each, halvings of one
+TOLERANCE = 1e-4  # of the gradient beside its parts: where Newton's method ends
+NEGATIVES = 100  # items not met that each item met is compared with: all, if there are no more
+
+
+class Fitted(Protocol):
+    """A model with its name and the settings that it was fitted with, as `choose` returns it."""
+
+    @property
+    def scorer(self) -> Scorer:
+        """What scores."""
+
+    @property
+    def name(self) -> str:
+        """ease, ials, softmax or bpr."""
+
+    @property
+    def settings(self) -> Mapping[str, float]:
+        """ials: alpha, l2; softmax: l2 and pairs, the mean interactions of a user in training; bpr: l2."""
+
+
+def fold_in(model: Fitted, histories: sparse.csr_array, seed: int = 0) -> Scorer:
+    """The scorer of people with such histories, one a row, for a model that stays as it is.
+
+    seed   of the items that those met are compared with (bpr alone)
+    """
+    met = checked(histories, model.scorer.n_items)
+    scorer, name, settings = model.scorer, model.name, model.settings
+    if isinstance(scorer, ItemItem):
+        return ItemItem(met, scorer.weights)
+    if not isinstance(scorer, Factors):
+        raise ValueError(f"a {type(scorer).__name__} cannot take in new people; give vectors, or weights between items")
+    items = np.ascontiguousarray(scorer.items_t.T)
+    if name == "ials":
+        users = user_vectors(items, met, settings["alpha"], settings["l2"])
+    elif name == "softmax":
+        counts = np.diff(met.indptr)
+        l2 = settings["l2"] * ((counts + 1) / (settings["pairs"] + 1)) ** settings.get("l2_power", 0.5)
+        users = softmax_vectors(items, scorer.bias, met, l2, scorer.users.mean(axis=0))
+    elif name == "bpr":
+        users = pairwise_vectors(items, scorer.bias, met, settings["l2"], np.random.default_rng(seed))
+    else:
+        raise ValueError(f"people cannot be folded into a model {name!r}; choose ease, ials, softmax or bpr")
+    return Factors(users, scorer.items_t, scorer.bias)
+
+
+def checked(histories: sparse.csr_array, n_items: int) -> sparse.csr_array:
+    """Histories as 0/1 or weights over the catalogue, each item of a person once."""
+    if histories.shape[1] != n_items:
+        raise ValueError(f"histories have {histories.shape[1]:,} columns; give one for each of {n_items:,} items")
+    met: sparse.csr_array = histories.tocsr().astype(np.float32)
+    if not met.has_canonical_format:
+        met = met.copy()
+        met.sum_duplicates()
+        met.data[:] = np.minimum(met.data, 1)  # to have met an item twice is to have met it
+    if met.nnz and not (np.isfinite(met.data).all() and met.data.min() >= 0):
+        raise ValueError(f"weights must be finite and not negative; the smallest is {met.data.min():g}: leave it out")
+    return met
+
+
+def softmax_vectors(items: Array, bias: Array, met: sparse.csr_array, l2: Array, mean: Array) -> Array:
+    """The vectors of users with such interactions under the softmax loss, given those of the items.
+
+    items (n_items, dim), bias (n_items,), l2 (n_users,), mean (dim,): the user to begin from → (n_users, dim)
+    """
+    # in the axes of the curvature at the mean user, that of any user is nearly diagonal
+    shares = np.exp(items @ mean + bias - (items @ mean + bias).max()).astype(np.float64)
+    shares /= shares.sum()
+    centred = items - shares @ items
+    curvature, axes = np.linalg.eigh((centred * shares[:, None]).T @ centred)
+    turned = np.ascontiguousarray(items @ axes, dtype=np.float32)
+    users = np.empty((met.shape[0], items.shape[1]), dtype=np.float32)
+    start, curvature = mean @ axes, np.maximum(curvature, 0).astype(np.float32)
+
+    def part(first: int, last: int) -> None:
+        for block in blocks(last - first, len(items)):
+            rows = slice(first + block.start, first + block.stop)
+            problem = Softmax.of(turned, bias, met[rows], l2[rows], curvature)
+            users[rows] = problem.solve(np.tile(start, (rows.stop - rows.start, 1)).astype(np.float32)) @ axes.T
+
+    in_parts(part, met.shape[0])
+    return users
+
+
+class Softmax:
+    """The softmax problems of some users, side by side: every array has a row for each."""
+
+    def __init__(self, items: Array, bias: Array, counts: Array, pulled: Array, constant: Array, l2: Array) -> None:
+        self.items, self.bias, self.counts, self.l2 = items, bias, counts[:, None], l2[:, None]
+        self.pulled, self.constant = pulled, constant
+        self.scale = np.ones_like(pulled)
+
+    @classmethod
+    def of(cls, items: Array, bias: Array, met: sparse.csr_array, l2: Array, curvature: Array) -> "Softmax":
+        """What users met, and their λ; curvature (dim,): that of a single interaction along each axis, about."""
+        ones = sparse.csr_array((np.ones_like(met.data), met.indices, met.indptr), shape=met.shape)
+        counts = np.diff(met.indptr).astype(np.float32)
+        found = cls(items, bias, counts, np.asarray(ones @ items), np.asarray(ones @ bias), l2.astype(np.float32))
+        found.scale = 1 / (found.counts * curvature + np.maximum(found.l2, 1e-6))
+        return found
+
+    def at(self, users: Array) -> tuple[Array, Array]:
+        """The loss of each user, and the shares of all items.  (users,), (users, n_items)"""
+        shares = users @ self.items.T + self.bias
+        highest = shares.max(axis=1, keepdims=True)
+        np.exp(shares - highest, out=shares)
+        total = shares.sum(axis=1, keepdims=True)
+        shares /= total
+        own = (users * self.pulled).sum(axis=1) + self.constant
+        loss = self.counts[:, 0] * (highest + np.log(total))[:, 0] - own + 0.5 * (self.l2 * users**2).sum(axis=1)
+        return loss.astype(np.float64), shares
+
+    def solve(self, users: Array) -> Array:
+        """Newton's method from some vectors, each step halved until the loss does not rise."""
+        loss, shares = self.at(users)
+        size = norm(self.pulled) + norm(self.l2 * users) + 1e-6
+        for _ in range(NEWTON):
+            mean = shares @ self.items
+            gradient = self.counts * mean - self.pulled + self.l2 * users
+            if (norm(gradient) <= TOLERANCE * size).all():
+                break
+            step = self.step(shares, mean, gradient)
+            length = np.ones((len(users), 1), dtype=np.float32)
+            for _ in range(HALVINGS):
+                tried = users + length * step
+                new_loss, new_shares = self.at(tried)
+                worse = new_loss > loss + 1e-6 * np.abs(loss)
+                if not worse.any():
+                    break
+                length[worse] /= 2
+            else:
+                tried[worse] = users[worse]
+                new_loss, new_shares = self.at(tried)
+            users, loss, shares = tried, new_loss, new_shares
+        return users
+
+    def step(self, shares: Array, mean: Array, gradient: Array) -> Array:
+        """Newton's step, by conjugate gradients: H x = −gradient with H = n (Σ s v vᵀ − v̄ v̄ᵀ) + λ."""
+        x, residual = np.zeros_like(gradient), -gradient
+        ahead = self.scale * residual
+        direction, along = ahead.copy(), dots(residual, ahead)
+        enough = 0.1 * norm(gradient)
+        for _ in range(GRADIENTS):
+            moved = direction @ self.items.T  # (users, n_items)
+            moved *= shares
+            image = moved @ self.items - dots(mean, direction) * mean
+            image = self.counts * image + self.l2 * direction
+            length = along / np.maximum(dots(direction, image), 1e-30)
+            x += length * direction
+            residual -= length * image
+            if (norm(residual) <= enough).all():
+                break
+            ahead = self.scale * residual
+            before, along = along, dots(residual, ahead)
+            direction = ahead + along / np.maximum(before, 1e-30) * direction
+        return x
+
+
+def dots(a: Array, b: Array) -> Array:
+    """The dot product of each row.  (rows, 1)"""
+    return np.asarray((a * b).sum(axis=1, keepdims=True))
+
+
+def norm(a: Array) -> Array:
+    """The length of each row.  (rows,)"""
+    return np.asarray(np.sqrt((a * a).sum(axis=1)))
+
+
+def pairwise_vectors(items: Array, bias: Array, met: sparse.csr_array, l2: float, rng: np.random.Generator) -> Array:
+    """The vectors of users with such interactions under the pairwise loss of BPR, given those of the items.
+
+    Each item met is compared with the same NEGATIVES items that were not; l2: λ beside the sum over the items met.
+    """
+    n_items, dim = items.shape
+    order = rng.permutation(n_items)
+    users = np.zeros((met.shape[0], dim), dtype=np.float32)
+    for user in range(met.shape[0]):
+        own = met.indices[met.indptr[user] : met.indptr[user + 1]]
+        others = order[~np.isin(order, own)][:NEGATIVES]
+        if len(own) and len(others):
+            users[user] = pairwise_vector(items[own], bias[own], items[others], bias[others], l2)
+    return users
+
+
+def pairwise_vector(own: Array, own_bias: Array, others: Array, others_bias: Array, l2: float) -> Array:
+    """min Σ_i mean_j softplus((u·v_j + b_j) − (u·v_i + b_i)) + ½ λ ‖u‖², by Newton's method.  (dim,)"""
+    apart = (own[:, None].astype(np.float64) - others[None]).reshape(-1, own.shape[1])  # (pairs, dim)
+    ahead = (own_bias[:, None].astype(np.float64) - others_bias[None]).ravel()
+    weight, u = 1 / len(others), np.zeros(own.shape[1])
+
+    def loss(u: Array) -> float:
+        return float(weight * np.logaddexp(0, -(apart @ u + ahead)).sum() + 0.5 * l2 * u @ u)
+
+    now = loss(u)
+    for _ in range(NEWTON):
+        wrong = 1 / (1 + np.exp(np.clip(apart @ u + ahead, -500, 500)))  # (pairs,): how far each is out of order
+        gradient = l2 * u - weight * (wrong @ apart)
+        if np.linalg.norm(gradient) <= TOLERANCE * (np.linalg.norm(weight * wrong @ np.abs(apart)) + 1e-12):
+            break
+        curvature = weight * (apart * (wrong * (1 - wrong))[:, None]).T @ apart + l2 * np.eye(len(u))
+        step = np.linalg.solve(curvature, -gradient)
+        for _ in range(HALVINGS):
+            if (new := loss(u + step)) <= now:
+                break
+            step = step / 2
+        else:
+            break
+        u, now = u + step, new
+    return u

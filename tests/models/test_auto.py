@@ -1,0 +1,207 @@
+"""Choosing a model: what is tried, what is dropped, what wins, and what is said when nothing can be."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from divmf.datasets import marketplace
+from divmf.metrics import measure
+from divmf.models import auto, ease
+from divmf.models.accuracy import best_items, valid_ndcg
+from divmf.models.auto import ARMS, TIE, Bench, choose, lead, refit, usual_budget, walk
+from divmf.models.scorer import Blocks, Factors, ItemItem
+from divmf.split import Split
+from divmf.topk import TopK
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return marketplace(300, 120, 6000, seed=0).hold_out(seed=0)
+
+
+def random_factors(split: Split, dim: int = 4) -> Factors:
+    rng = np.random.default_rng(dim)
+    return Factors.from_arrays(rng.normal(size=(split.n_users, dim)), rng.normal(size=(split.n_items, dim)))
+
+
+def test_validation_ndcg_is_that_of_the_metrics_for_every_kind_of_scorer(split: Split) -> None:
+    factors = random_factors(split)
+    blocks = Blocks(lambda users: factors.users[users] @ factors.items_t, split.n_users, split.n_items)
+    items = best_items(blocks, split.train.matrix, 5, np.arange(split.n_users))
+    lists = TopK(items, np.zeros(items.shape, dtype=np.float32), split.user_ids, split.item_ids)
+    wanted = measure(lists, split.valid.matrix)["ndcg"]
+    for scorer in (factors, blocks):
+        users = valid_ndcg(scorer, split, 5)
+        assert len(users) == len(np.unique(split.valid.users))
+        assert users.mean() == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("peak", [(1.0,), (64.0,), (0.125,)])
+def test_walk_finds_the_top_of_a_hill_and_looks_at_both_sides_of_it(peak: tuple[float, ...]) -> None:
+    places: list[float] = []
+
+    def trial(place: tuple[float, ...]) -> float:
+        places.append(place[0])
+        return -abs(math.log2(place[0] / peak[0]))
+
+    assert len(list(walk((1.0,), 2.0, trial))) == len(places) == len(set(places))
+    assert {peak[0] / 2, peak[0], 2 * peak[0]} <= set(places)
+
+
+def test_walk_follows_a_ridge_on_which_two_settings_trade() -> None:
+    # only along x·y = 1 does it go up, to (16, 1/16): steps along the axes all go down
+    found: dict[tuple[float, ...], float] = {}
+
+    def trial(place: tuple[float, ...]) -> float:
+        x, y = (math.log2(each) for each in place)
+        found[place] = -10 * abs(x + y) - abs(x - 4)
+        return found[place]
+
+    list(walk((1.0, 1.0), 2.0, trial))
+    assert max(found, key=found.__getitem__) == (16.0, 1 / 16)
+
+
+def test_the_choice_is_the_best_that_was_tried_but_for_a_tie_and_is_what_it_says_it_is(split: Split) -> None:
+    seen = []
+    chosen = choose(split, 5, 120.0, seed=1, progress=seen.append)
+    assert tuple(seen) == chosen.tried
+    assert {trial.name for trial in chosen.tried} == set(ARMS)
+    best = max(trial.ndcg for trial in chosen.tried)
+    (own,) = [trial for trial in chosen.tried if trial.name == chosen.name and trial.settings == chosen.settings]
+    assert own.ndcg >= (1 - TIE) * best
+    assert valid_ndcg(chosen.scorer, split, 5).mean() == pytest.approx(own.ndcg, rel=1e-9)
+    others = max(trial.ndcg for trial in chosen.tried if trial.name != chosen.name)
+    assert chosen.ahead == pytest.approx(best / others - 1 if own.ndcg == best else chosen.ahead)
+    popular = Blocks(
+        lambda users: np.tile(split.train.popularity.astype(np.float32), (len(users), 1)), split.n_users, split.n_items
+    )
+    assert own.ndcg > 1.1 * valid_ndcg(popular, split, 5).mean()
+
+
+def test_the_same_seed_gives_the_same_trials_and_the_same_model(split: Split) -> None:
+    one, two = (choose(split, 5, 120.0, ["ials"], seed=3) for _ in range(2))
+    assert [(trial.settings, trial.ndcg) for trial in one.tried] == [
+        (trial.settings, trial.ndcg) for trial in two.tried
+    ]
+    assert isinstance(one.scorer, Factors)
+    assert isinstance(two.scorer, Factors)
+    np.testing.assert_array_equal(one.scorer.users, two.scorer.users)
+
+
+def test_one_kind_alone_has_its_settings_chosen(split: Split) -> None:
+    chosen = choose(split, 5, 120.0, ["ease"])
+    assert chosen.name == "ease"
+    assert isinstance(chosen.scorer, ItemItem)
+    assert math.isnan(chosen.ahead)
+    tried = sorted(trial.settings["l2"] for trial in chosen.tried)
+    best = max(chosen.tried, key=lambda trial: trial.ndcg).settings["l2"]
+    assert {best / 2, best, 2 * best} <= set(tried)
+
+
+def test_of_models_as_good_as_the_best_the_smallest_wins(split: Split) -> None:
+    bench = Bench(split, 5, 0)
+    small, large = random_factors(split, 3), random_factors(split, 3)
+    large = Factors.from_arrays(np.hstack([large.users, large.users * 0]), np.hstack([large.items_t.T] * 2))
+    bench.trial("large", {}, lambda: large)  # the same scores with twice the numbers
+    assert bench.winner.scorer is large
+    bench.trial("small", {}, lambda: small)
+    assert bench.winner.scorer is small
+    truth = split.valid.matrix.toarray()
+    bench.trial("best", {}, lambda: Factors.from_arrays(truth, np.eye(split.n_items)))
+    assert bench.winner.trial.name == "best"
+
+
+def test_a_search_that_is_clearly_behind_is_dropped_and_one_that_is_close_is_not(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth, turns = split.valid.matrix.toarray(), {"good": 0, "close": 0, "bad": 0}
+
+    def search(name: str, noise: float) -> auto.Search:
+        rng = np.random.default_rng(0)
+        for number in range(6):
+            yield auto.Next(0.0, number // 2)
+            turns[name] += 1
+            scores = truth + noise * rng.random(truth.shape)
+            bench_of[0].trial(
+                name, {"number": number}, lambda scores=scores: Factors.from_arrays(scores, np.eye(split.n_items))
+            )  # type: ignore[misc]
+
+    bench_of: list[Bench] = []
+
+    def arm(name: str, noise: float) -> object:
+        def begin(bench: Bench) -> auto.Search:
+            bench_of[:] = [bench]
+            return search(name, noise)
+
+        return begin
+
+    monkeypatch.setattr(
+        auto, "ARMS", {"good": arm("good", 0.0), "close": arm("close", 0.001), "bad": arm("bad", 100.0)}
+    )
+    chosen = auto.choose(split, 5, 60.0, ["good", "close", "bad"])
+    assert turns == {"good": 6, "close": 6, "bad": 2}
+    assert chosen.name in ("good", "close")
+
+
+def test_lead_counts_standard_errors_of_paired_users() -> None:
+    # differences 1 and 3: mean 2, standard deviation 1, error 1/√2
+    assert lead(np.array([1.0, 3.0]), np.zeros(2)) == pytest.approx(2 * math.sqrt(2))
+    assert lead(np.ones(3), np.ones(3)) == 0.0
+
+
+def test_a_budget_too_short_for_any_model_is_said_with_what_it_would_take(split: Split) -> None:
+    with pytest.raises(ValueError, match=r"budget=1e-09 s is too short for any model: the fastest, \w+, takes about"):
+        choose(split, 5, 1e-9)
+
+
+def test_what_does_not_fit_into_memory_is_left_out_and_named(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ease, "memory_left", lambda: 1000)
+    chosen = choose(split, 5, 60.0, ["ials", "ease"])
+    assert chosen.name == "ials"
+    assert "EASE of 120 items needs" in chosen.left_out["ease"]
+    with pytest.raises(ValueError, match="EASE of 120 items needs"):
+        choose(split, 5, 60.0, ["ease"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"candidates": ["svd"]}, "candidates holds 'svd'; choose from ials, ease, softmax"),
+        ({"candidates": []}, "candidates is empty"),
+        ({"budget": 0.0}, "budget=0.0 leaves no time"),
+        ({"k": 1000}, "k=1000 must be between 1 and the 120 items"),
+    ],
+)
+def test_what_cannot_be_chosen_from_is_refused(split: Split, given: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        choose(split, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", list(ARMS))
+def test_refit_on_the_same_interactions_is_about_as_accurate(split: Split, name: str) -> None:
+    chosen = choose(split, 5, 120.0, [name])
+    again = refit(chosen.name, chosen.settings, split.train)
+    own, other = (valid_ndcg(scorer, split, 5).mean() for scorer in (chosen.scorer, again))
+    assert other > 0.95 * own  # fitted from chance, not from one trial to the next
+    warm = refit(chosen.name, chosen.settings, split.train, start=chosen.scorer)
+    assert valid_ndcg(warm, split, 5).mean() > 0.95 * own
+
+
+def test_refit_refuses_a_kind_it_does_not_know(split: Split) -> None:
+    with pytest.raises(ValueError, match="no way to fit 'bpr' here"):
+        refit("bpr", {"dim": 4}, split.train)
+
+
+def test_the_usual_budget_grows_with_the_data_and_ends(split: Split) -> None:
+    assert usual_budget(split) == pytest.approx(30 + 30 * len(split.train) / 1e6 + 30 * 300 * 120 / 6e7)
+    ids = pl.Series("item_id", range(8_000_000))
+    assert usual_budget(Split(*(replace(part, item_ids=ids) for part in (split.train, split.valid, split.test)))) == 600
+
+
+def test_the_time_of_an_inverse_grows_with_the_cube_of_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))  # an inverse takes a second
+    monkeypatch.setattr(auto.time, "perf_counter", lambda: float(next(clock)))
+    assert auto.ease_seconds(10_240) == pytest.approx(10**3 / 2)

@@ -1,0 +1,138 @@
+"""People who were not in training get what training would have given them, the rest of the model as it is."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import optimize, sparse
+
+from divmf.models.auto import Chosen
+from divmf.models.ease import ease
+from divmf.models.fold_in import fold_in, pairwise_vector, softmax_vectors
+from divmf.models.ials import ials
+from divmf.models.scorer import Blocks, Factors, ItemItem
+
+RNG = np.random.default_rng(0)
+N_ITEMS, DIM = 40, 6
+
+
+def some_histories(n_people: int, seed: int) -> sparse.csr_array:
+    return sparse.csr_array((np.random.default_rng(seed).random((n_people, N_ITEMS)) < 0.2).astype(np.float32))
+
+
+def some_factors(bias: bool = True) -> Factors:
+    rng = np.random.default_rng(5)
+    return Factors.from_arrays(
+        rng.normal(size=(9, DIM)), rng.normal(size=(N_ITEMS, DIM)), rng.normal(size=N_ITEMS) if bias else None
+    )
+
+
+def minimised(loss: Callable[[np.ndarray], float], dim: int) -> np.ndarray:
+    """By scipy, from zero, with numeric gradients: slow and independent."""
+    found = optimize.minimize(loss, np.zeros(dim), method="BFGS", options={"gtol": 1e-7})
+    return np.asarray(found.x)
+
+
+def test_ease_of_the_people_of_the_training_is_what_they_had() -> None:
+    met = some_histories(30, seed=1)
+    trained = ease(met, 5.0)
+    people = fold_in(Chosen(trained, "ease", {"l2": 5.0}, ()), met[[3, 7]])
+    np.testing.assert_array_equal(people.scores(np.arange(2)), trained.scores(np.array([3, 7])))
+
+
+def test_ials_of_the_people_of_the_training_is_what_they_had() -> None:
+    met = some_histories(30, seed=2)
+    trained = ials(met, 8, alpha=0.3, l2=0.01)
+    people = fold_in(Chosen(trained, "ials", {"alpha": 0.3, "l2": 0.01}, ()), met[[3, 7]])
+    assert isinstance(people, Factors)
+    np.testing.assert_allclose(people.users, trained.users[[3, 7]], atol=1e-5)  # solved from zero, not from before
+
+
+@pytest.mark.parametrize("l2", [0.05, 3.0, 100.0])
+def test_softmax_finds_the_minimum_that_scipy_finds(l2: float) -> None:
+    factors, met = some_factors(), some_histories(12, seed=3)
+    items, bias = factors.items_t.T.astype(np.float64), factors.bias.astype(np.float64)
+    people = fold_in(Chosen(factors, "softmax", {"l2": l2, "pairs": 7.0}, ()), met)
+    assert isinstance(people, Factors)
+    for row, user in zip(met.toarray(), people.users, strict=True):
+        n = row.sum()
+        own = l2 * ((n + 1) / 8.0) ** 0.5
+
+        def loss(u: np.ndarray, row: np.ndarray = row, n: float = n, own: float = own) -> float:
+            scores = items @ u + bias
+            return float(n * np.logaddexp.reduce(scores) - row @ scores + 0.5 * own * u @ u)
+
+        best = minimised(loss, DIM)
+        assert loss(user) <= loss(best) + 1e-4 * abs(loss(best))
+        if l2 >= 3:
+            np.testing.assert_allclose(user, best, atol=5e-3)
+
+
+def test_a_user_by_softmax_does_not_depend_on_the_others_beside() -> None:
+    factors, met = some_factors(), some_histories(50, seed=4)
+    items = np.ascontiguousarray(factors.items_t.T)
+    l2, mean = np.full(50, 2.0), factors.users.mean(axis=0)
+    whole = softmax_vectors(items, factors.bias, met, l2, mean)
+    alone = softmax_vectors(items, factors.bias, met[[20]], l2[:1], mean)
+    np.testing.assert_allclose(alone[0], whole[20], atol=1e-3)
+
+
+def test_bpr_finds_the_minimum_that_scipy_finds() -> None:
+    rng = np.random.default_rng(6)
+    own, others = rng.normal(size=(3, 4)), rng.normal(size=(10, 4))
+    own_bias, others_bias = rng.normal(size=3), rng.normal(size=10)
+
+    def loss(u: np.ndarray) -> float:
+        total = 0.0
+        for v, b in zip(own, own_bias, strict=True):
+            for w, c in zip(others, others_bias, strict=True):
+                total += np.logaddexp(0, (u @ w + c) - (u @ v + b)) / 10
+        return float(total + 0.5 * 0.7 * u @ u)
+
+    found = pairwise_vector(own, own_bias, others, others_bias, 0.7)
+    np.testing.assert_allclose(found, minimised(loss, 4), atol=1e-4)
+
+
+def test_people_by_bpr_have_what_they_met_above_what_they_did_not() -> None:
+    factors, met = some_factors(bias=False), some_histories(20, seed=7)
+    people = fold_in(Chosen(factors, "bpr", {"l2": 0.1}, ()), met)
+    scores, rows = people.scores(np.arange(20)), met.toarray() > 0
+    above = np.mean([(row[own][:, None] > row[~own][None]).mean() for row, own in zip(scores, rows, strict=True)])
+    assert above > 0.75
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("ials", {"alpha": 0.3, "l2": 0.01}), ("softmax", {"l2": 2.0, "pairs": 7.0}), ("bpr", {"l2": 1.0})],
+)
+def test_an_empty_history_leaves_nothing_but_the_bias(name: str, settings: dict[str, float]) -> None:
+    factors = some_factors()
+    people = fold_in(Chosen(factors, name, settings, ()), sparse.csr_array((2, N_ITEMS), dtype=np.float32))
+    np.testing.assert_allclose(people.scores(np.arange(2)), np.tile(factors.bias, (2, 1)), atol=1e-3)
+
+
+def test_an_item_met_twice_is_met() -> None:
+    twice = sparse.csr_array((np.ones(3, np.float32), np.array([4, 4, 9]), np.array([0, 3])), shape=(1, N_ITEMS))
+    once = sparse.csr_array((np.ones(2, np.float32), np.array([4, 9]), np.array([0, 2])), shape=(1, N_ITEMS))
+    model = Chosen(some_factors(), "ials", {"alpha": 0.3, "l2": 0.01}, ())
+    np.testing.assert_array_equal(*(fold_in(model, each).scores(np.array([0])) for each in (twice, once)))
+
+
+def test_what_cannot_be_folded_in_is_refused() -> None:
+    met = some_histories(2, seed=8)
+    with pytest.raises(ValueError, match="histories have 39 columns; give one for each of 40 items"):
+        fold_in(Chosen(some_factors(), "ials", {"alpha": 0.3, "l2": 0.01}, ()), met[:, :39])
+    with pytest.raises(ValueError, match="not negative; the smallest is -1"):
+        fold_in(Chosen(some_factors(), "ials", {"alpha": 0.3, "l2": 0.01}, ()), -met)
+    with pytest.raises(ValueError, match="a model 'svd'; choose ease, ials, softmax or bpr"):
+        fold_in(Chosen(some_factors(), "svd", {}, ()), met)
+    blocks = Blocks(lambda users: np.zeros((len(users), N_ITEMS)), 3, N_ITEMS)
+    with pytest.raises(ValueError, match="a Blocks cannot take in new people"):
+        fold_in(Chosen(blocks, "ials", {}, ()), met)
+
+
+def test_weights_between_items_need_no_name() -> None:
+    weights = RNG.random((N_ITEMS, N_ITEMS)).astype(np.float32)
+    met = some_histories(3, seed=9)
+    people = fold_in(Chosen(ItemItem(met, weights), "neighbours", {}, ()), met)
+    np.testing.assert_allclose(people.scores(np.arange(3)), met.toarray() @ weights, rtol=1e-5)
