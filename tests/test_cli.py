@@ -163,8 +163,19 @@ def test_the_alternating_schedule_asks_for_the_papers_method(
 
 def test_the_papers_method_can_be_named_by_its_parts(divmf: Any, log: Path, tmp_path: Path) -> None:
     named = divmf(
-        "train", log, "-o", tmp_path / "named", *QUICK[:-2], "--method", "divmf", "--accuracy", "bpr",
-        "--shuffle", "triples", "--no-mask-seen", "--json",
+        "train",
+        log,
+        "-o",
+        tmp_path / "named",
+        *QUICK[:-2],
+        "--method",
+        "divmf",
+        "--accuracy",
+        "bpr",
+        "--shuffle",
+        "triples",
+        "--no-mask-seen",
+        "--json",
     )
     preset = divmf("train", log, "-o", tmp_path / "preset", *QUICK, "--json")
     assert named.json["base"]["valid"] == preset.json["base"]["valid"]
