@@ -1,7 +1,7 @@
 """divmf rerank."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,10 @@ def rerank(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the lists of k go.")] = None,
     k: Annotated[int, typer.Option(help="Items per list.")] = 5,
     train: Annotated[Path | None, typer.Option(help="Training interactions, for the methods that use them.")] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(help="The run whose model made LISTS: kwon, karakaya, uimatch scale over all unseen items then."),
+    ] = None,
     catalog: Annotated[Path | None, typer.Option(help="All items there are; else those that appear in LISTS.")] = None,
     settings_given: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, as name=value; may be repeated.")
@@ -56,7 +60,8 @@ def rerank(
     check_writable(output)
     wide = TopK.read(lists, None if catalog is None else read_table(catalog))
     with out.progress(f"{method} on {len(wide):,} lists", None):
-        made = chosen.run(wide, k, given, None if train is None else Interactions.read(train), seed)
+        lowest = None if run is None else lowest_of_run(run, wide)
+        made = chosen.run(wide, k, given, None if train is None else Interactions.read(train), seed, lowest)
     write_table(made.frame, output)
     before, after = wide.head(k).counts, made.counts
     rows = [[name, function(before), function(after)] for name, function in
@@ -68,6 +73,16 @@ def rerank(
         "catalog": made.n_items, **{name: after_value for name, _, after_value in rows},
         "before": {name: before_value for name, before_value, _ in rows},
     })  # fmt: skip
+
+
+def lowest_of_run(folder: Path, wide: Any) -> Any:
+    """Each user's lowest score of all items not met, by the model of a run before diversifying."""
+    from divmf.rerank import lowest_scores
+    from divmf.runs import Run
+
+    run = Run.open(folder)
+    split = run.split
+    return lowest_scores(run.model(run.curve.base), split.known)[split.train.user_numbers(wide.user_ids)]
 
 
 def list_methods(out: Out, name: str | None) -> None:

@@ -88,6 +88,11 @@ class Method:
         parameters = signature(self.function).parameters
         return "train" in parameters and parameters["train"].default is Parameter.empty
 
+    @property
+    def takes_lowest(self) -> bool:
+        """Whether the method scales scores, and can do so over all unseen items."""
+        return "lowest" in signature(self.function).parameters
+
     def run(
         self,
         candidates: TopK,
@@ -106,7 +111,7 @@ class Method:
         arguments: dict[str, Any] = dict(settings or {})
         if self.takes_train:
             arguments["train"] = train
-        if "lowest" in signature(self.function).parameters:
+        if self.takes_lowest:
             arguments["lowest"] = lowest
         if seed is not None and "seed" in self.settings.model_fields:
             arguments.setdefault("seed", seed)
