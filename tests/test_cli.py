@@ -454,6 +454,25 @@ def test_evaluate_names_the_file_that_is_wrong_and_counts_users_without_a_list(d
     assert f"{train}: train knows none" in call("user_id,item_id\n1,1\n", "--train", train).err
 
 
+def test_rerank_with_a_run_scales_over_all_that_its_users_have_not_met(divmf: Any, log: Path, tmp_path: Path) -> None:
+    from divmf.rerank import kwon, lowest_scores
+    from divmf.runs import Run
+    from divmf.topk import TopK
+
+    folder, wide = tmp_path / "run", tmp_path / "wide.parquet"
+    divmf("train", log, "-o", folder, *QUICK, "-q")
+    divmf("recommend", folder, "-o", wide, "--epoch", 0, "--k", 12, "--seen", "all", "-q")
+    for name, more in (("with", ["--run", folder]), ("without", [])):
+        divmf("rerank", wide, "--method", "kwon", "--k", 3, "-o", tmp_path / f"{name}.parquet", *more, "-q")
+    run = Run.open(folder)
+    split, given = run.split, TopK.read(wide)
+    lowest = lowest_scores(run.model(run.curve.base), split.known)[split.train.user_numbers(given.user_ids)]
+    found = {name: pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("with", "without")}
+    assert found["with"].equals(kwon(given, 3, lowest=lowest).frame)
+    assert found["without"].equals(kwon(given, 3).frame)
+    assert not found["with"].equals(found["without"])
+
+
 def test_rerank_says_once_that_lists_are_short_and_refuses_those_longer_than_the_catalogue(
     divmf: Any, tmp_path: Path
 ) -> None:

@@ -402,3 +402,19 @@ def test_a_wrong_call_says_what_is_wrong(
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 390)])
 def test_a_browser_draws_every_figure(done: tuple[Path, dict[str, Any]], look_at: Any, scheme: str, width: int) -> None:
     look_at(done[0] / "report.html", 9, scheme, width)
+
+
+def test_figure_2_is_of_the_data_before_the_core() -> None:
+    from divmf.describe import describe
+    from divmf.report.reproduce import Reproduction, background
+
+    raw = marketplace(users=300, items=200, interactions=3000, seed=3)
+    core = raw.k_core(5)
+    shares = [f"{describe(data).head_share:.0%}" for data in (raw, core)]
+    assert shares[0] != shares[1]
+    about = {"title": "a shop", "users": core.n_users, "items": core.n_items, "interactions": len(core)}
+    told = Reproduction([], raw, about, 5)
+    told.__dict__["figures"] = {"figure-1": {}, "figure-2": {}}  # the captions are asked for, not the charts
+    section = background(told)
+    assert f"{shares[0]} of the {len(raw):,} interactions" in str(section.charts[1].caption)
+    assert section.tables[0].rows[0][3] == len(core)  # the row of Table 1 stays that of the core

@@ -119,3 +119,20 @@ def test_train_about_other_items_is_refused():
     other = Interactions.from_frame(pl.DataFrame({"user_id": [1, 2], "item_id": [100, 200]}))
     with pytest.raises(ValueError, match="knows none of the catalogue"):
         karakaya(wide, 3, train=other)
+
+
+def test_an_item_is_too_often_shown_from_a_multiple_of_the_even_share_on():
+    wide = make_candidates(3, n_lists=30, n_items=12, width=10)
+    train = make_train(wide)
+    own = items_of(wide.head(3))
+    assert items_of(karakaya(wide, 3, train=train, threshold=0.0)) != own
+    assert items_of(karakaya(wide, 3, train=train, threshold=0.0, share=1e6)) == own  # nothing is shown so often
+
+
+def test_scores_are_scaled_over_all_unseen_items_where_their_lowest_is_known():
+    # beside an item that far below, all candidates are next to 1: what T = 0.9 keeps out over the candidates comes in
+    wide = make_candidates(3, n_lists=30, n_items=12, width=10)
+    train, lowest = make_train(wide), np.full(30, -1e6)
+    everything = items_of(karakaya(wide, 3, train=train, threshold=0.0))
+    assert items_of(karakaya(wide, 3, train=train, threshold=0.9, lowest=lowest)) == everything
+    assert items_of(karakaya(wide, 3, train=train, threshold=0.9, lowest=lowest, scale="candidates")) != everything

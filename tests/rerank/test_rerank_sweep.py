@@ -2,10 +2,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from rerank_market import market, market_split
+from scipy import sparse
 
 from divmf.metrics import coverage, entropy, gini, measure
-from divmf.rerank import METHODS, bayes_rule, kwon, sweep
+from divmf.model import MF
+from divmf.rerank import METHODS, bayes_rule, kwon, lowest_scores, sweep
 from divmf.rerank.sweep import unseen
 
 
@@ -66,3 +69,31 @@ def test_without_a_split_a_sweep_measures_the_diversity_of_the_candidates_as_the
     assert "valid_ndcg" not in curve.frame.columns
     with pytest.raises(ValueError, match="karakaya needs the training interactions; give split="):
         sweep(market(), "karakaya")
+
+
+def test_the_lowest_score_of_a_user_is_that_of_the_worst_item_not_seen():
+    rng = np.random.default_rng(0)
+    tables = [torch.from_numpy(rng.normal(size=(n, 3))) for n in (7, 11)]
+    model, seen = MF(tables[0], tables[1], torch.from_numpy(rng.normal(size=11))), rng.random((7, 11)) < 0.5
+    seen[3] = True
+    scores = tables[0].numpy() @ tables[1].numpy().T + model.bias.numpy()
+    expected = [
+        min((s for s, met in zip(*row, strict=True) if not met), default=0.0) for row in zip(scores, seen, strict=True)
+    ]
+    np.testing.assert_allclose(lowest_scores(model, sparse.csr_array(seen.astype(np.float32))), expected)
+
+
+def test_a_sweep_with_the_model_scales_over_all_its_unseen_items():
+    wide, split = market(), market_split()
+    model = MF(
+        torch.ones(split.n_users, 1),
+        -torch.arange(split.n_items, dtype=torch.float32)[:, None],
+        torch.zeros(split.n_items),
+    )
+    by_model, by_candidates = (
+        sweep(wide, "kwon", split, 5, grid=[0.8], model=each).points[0] for each in (model, None)
+    )
+    low = lowest_scores(model, split.seen)
+    lists = kwon(unseen(wide, split.seen), 5, t_r=0.8, lowest=low)
+    assert by_model.test["gini"] == gini(lists.counts)
+    assert by_model.test["gini"] != by_candidates.test["gini"]

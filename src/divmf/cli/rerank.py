@@ -1,7 +1,7 @@
 """divmf rerank."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +22,10 @@ def rerank(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the lists of k go.")] = None,
     k: Annotated[int, typer.Option(help="Items per list.")] = 5,
     train: Annotated[Path | None, typer.Option(help="Training interactions, for the methods that use them.")] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(help="The run whose model made LISTS: kwon, karakaya, uimatch scale over all unseen items then."),
+    ] = None,
     catalog: Annotated[Path | None, typer.Option(help="All items there are; else those that appear in LISTS.")] = None,
     settings_given: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, as name=value; may be repeated.")
@@ -65,7 +69,8 @@ def rerank(
             numbers_of(wide.user_ids, met.user_ids)
             numbers_of(wide.item_ids, met.item_ids)
     with out.progress(f"{method} on {len(wide):,} lists", None):
-        made = chosen.run(wide, k, given, met, seed)
+        lowest = None if run is None else lowest_of_run(run, wide)
+        made = chosen.run(wide, k, given, met, seed, lowest)
     if catalog is None:
         out.note(
             f"the catalogue is taken for the {wide.n_items:,} items in {lists}; with --catalog it is all there are"
@@ -81,6 +86,16 @@ def rerank(
         "catalog": made.n_items, **{name: after_value for name, _, after_value in rows},
         "before": {name: before_value for name, before_value, _ in rows},
     })  # fmt: skip
+
+
+def lowest_of_run(folder: Path, wide: Any) -> Any:
+    """Each user's lowest score of all items not met, by the model of a run before diversifying."""
+    from divmf.rerank import lowest_scores
+    from divmf.runs import Run
+
+    run = Run.open(folder)
+    split = run.split
+    return lowest_scores(run.model(run.curve.base), split.known)[split.train.user_numbers(wide.user_ids)]
 
 
 def list_methods(out: Out, name: str | None) -> None:

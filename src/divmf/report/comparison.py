@@ -213,7 +213,8 @@ def next_steps(story: Comparison) -> Section:
     if chosen in METHODS:
         wide = f"divmf recommend {story.run} --epoch 0 --k {story.candidates} --seen all -o wide.parquet"
         commands[wide] = "the model’s candidates, everybody’s"
-        more = f"--k {story.k} -o lists.parquet"
+        more = f"--run {story.run} " if METHODS[chosen].takes_lowest else ""
+        more += f"--k {story.k} -o lists.parquet"
         commands[rerank_command("wide.parquet", chosen, story.settings[chosen, loss], more)] = (
             f"the lists of {chosen} as set above"
             + (" (and --train with your log)" if METHODS[chosen].takes_train else "")

@@ -36,9 +36,8 @@ def fairmatch(
     are found; they are taken out, and so on until none is found. The most visible M = min(βk, found) items of a
     list give way to the user's found ones, in order of round and rank.
     The original's: the graph, its weights, the even shares, rounds until nothing is found, the most visible giving way.
-    Open there, and settings here: β (its experiments have one value; the DivMF paper names t and α alone), and whether
-    capacities are divided by their gcd (`divide`; its code does). Its push-relabel solver tells found items by their
-    labels, which depend on the solver.
+    Open, and settings here: β (the DivMF paper names t and α alone), and whether capacities are divided by their gcd
+    (`divide`; the original does). It tells found items by the labels of a push-relabel solver.
     Differs: we find the items that *some* maximum flow leaves unsaturated (the source side of the smallest minimum
     cut), which depends on no solver. Weights are rounded up. A list whose items all stay keeps the model's order.
     """

@@ -45,7 +45,7 @@ class Method:
     knob: str
     grid: tuple[float, ...]
     citation: str
-    variants: tuple[Mapping[str, Any], ...] = ({},)
+    variants: tuple[Mapping[str, Any], ...] = ({}, {"order": "score"})
     extra: str | None = None
 
     @property
@@ -89,6 +89,11 @@ class Method:
         parameters = signature(self.function).parameters
         return "train" in parameters and parameters["train"].default is Parameter.empty
 
+    @property
+    def takes_lowest(self) -> bool:
+        """Whether the method scales scores, and can do so over all unseen items."""
+        return "lowest" in signature(self.function).parameters
+
     def run(
         self,
         candidates: TopK,
@@ -107,7 +112,7 @@ class Method:
         arguments: dict[str, Any] = dict(settings or {})
         if self.takes_train:
             arguments["train"] = train
-        if "lowest" in signature(self.function).parameters:
+        if self.takes_lowest:
             arguments["lowest"] = lowest
         if seed is not None and "seed" in self.settings.model_fields:
             arguments.setdefault("seed", seed)
@@ -121,11 +126,12 @@ ALL = (
            "Monderer & Shapley, Games and Economic Behavior 1996"),
     Method(kwon, "t_r", (1, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0), "Adomavicius & Kwon, TKDE 2012",
            ({}, {"ranking": "popularity"}, {"ranking": "liked"}, {"scale": "candidates"}, {"order": "score"})),
-    Method(karakaya, "threshold", TENTHS[::-1], "Karakaya & Aytekin, KAIS 2018", ({}, {"scale": "candidates"})),
+    Method(karakaya, "threshold", TENTHS[::-1], "Karakaya & Aytekin, KAIS 2018",
+           ({}, {"scale": "candidates"}, {"order": "score"})),
     Method(fairmatch, "t", (1, 10, 15, 20, 30, 50, 75, 100), "Mansoury et al., UMAP 2020",
            ({"beta": 0.2}, {}, {"beta": 1.0}, {"order": "score"})),
     Method(uimatch, "c", (inf, 10, 5, 3, 2, 1.5, 1.25, 1, 0.5, 0.25), "Dong, Xie & Li, IEEE Access 2021",
-           ({}, {"gamma": 0.0}, {"normalise": "softmax"}, {"normalise": "zscore"})),
+           ({}, {"gamma": 0.0}, {"normalise": "softmax"}, {"normalise": "zscore"}, {"order": "score"})),
     Method(bayes_rule, "a", (0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1), "Vargas & Castells, RecSys 2014"),
     Method(dual_prices, "c", (inf, 50, 20, 10, 7, 5, 3, 2, 1.5, 1), "Held, Wolfe & Crowder, Math. Programming 1974"),
     Method(sinkhorn, "rho", TENTHS, "Cuturi, NIPS 2013"),
