@@ -22,20 +22,24 @@ from divmf.config import STRICT, TrainConfig
 from divmf.curve import Curve, Point
 from divmf.files import put_folder, write_json
 from divmf.fingerprint import fingerprint
-from divmf.fitting import fit, refine
+from divmf.fitting import fit, fit_scores, refine
 from divmf.ids import Array
 from divmf.market.chosen import Chosen
 from divmf.model import MF
+from divmf.models.accuracy import best_items, scores_of
+from divmf.models.scorer import Blocks, Factors, Scorer
+from divmf.models.stored import from_tensors, tensors
 from divmf.outputs import OF_MODEL
 from divmf.runs import Run, versions
 from divmf.schema import MODEL, read_as
 from divmf.split import Split
 from divmf.stored import read_split, write_split
 from divmf.topk import TopK, recommend
-from divmf.weights import LARGEST, Rows, Sizes, read_model, read_tensors, write_model, write_tensors
+from divmf.weights import LARGEST, Rows, Sizes, model_of, read_tensors, write_tensors
 
 log = logging.getLogger(__name__)
 Seen = Literal["train", "train+valid", "all"]
+NO_WEIGHTS = MF(torch.zeros(0, 0), torch.zeros(0, 0), torch.zeros(0))
 KIND_OF: dict[Seen, str] = {"train": "valid", "train+valid": "test", "all": "all"}  # of the market's lists
 
 
@@ -43,7 +47,9 @@ KIND_OF: dict[Seen, str] = {"train": "valid", "train+valid": "test", "all": "all
 class Recommender:
     """One operating point, ready to recommend: a model, and what its users have met.
 
+    weights  the vectors of the model; empty where it has none
     chosen   the lists of a point of the market; other points have none
+    scorer   the model, where it is not one of vectors trained here
     """
 
     weights: MF
@@ -51,12 +57,20 @@ class Recommender:
     point: Point
     k: int = 5
     chosen: Chosen | None = None
+    scorer: Scorer | None = None
 
     @classmethod
-    def at(cls, run: Run, point: Point, split: Split) -> Self:
-        """The operating point of a run; of several processes, each has its users' lists."""
-        rows = Rows.of(split.n_users)
-        return cls(run.model(point, rows), split, point, run.config.k, run.chosen(point, rows))
+    def at(cls, run: Run, point: Point, split: Split, scorer: Scorer | None = None) -> Self:
+        """The operating point of a run; of several processes, each has its users' lists.
+
+        scorer: what the run was made from, where that is not kept with it
+        """
+        rows, k = Rows.of(split.n_users), run.config.k
+        if run.config.method != "market":
+            return cls(run.model(point, rows), split, point, k)
+        scorer = scorer or run.scorer(rows)
+        model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS
+        return cls(model, split, point, k, run.chosen(point, rows), scorer)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {self.point.valid[name]:.4g}" for name in ("ndcg", "coverage", "gini"))
@@ -82,16 +96,26 @@ class Recommender:
             )  # fmt: skip
         rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
         met = seen_matrix(self.split, seen)
-        if self.chosen is None:
+        if self.chosen is None and (self.scorer is None or isinstance(self.scorer, Factors)):
             items, scores = recommend(self.weights, met, k, rows)
         else:
-            numbers = np.arange(self.split.n_users) if rows is None else rows
-            items, scores = self.chosen.first(KIND_OF[seen], k, self.weights, met, numbers)
+            numbers, scorer = np.arange(self.split.n_users) if rows is None else rows, self.scoring
+            items = (
+                best_items(scorer, met, k, numbers)
+                if self.chosen is None
+                else self.chosen.first(KIND_OF[seen], k, scorer, met, numbers)
+            )
+            scores = scores_of(scorer, numbers, items)
         chosen = self.split.user_ids if rows is None else self.split.user_ids.gather(rows)
         lists = TopK(items, scores, chosen, self.split.item_ids)
         if short := int((lists.lengths < k).sum()):
             log.warning("%s users have fewer than %d items left to recommend; their lists are shorter", f"{short:,}", k)
         return lists
+
+    @property
+    def scoring(self) -> Scorer:
+        """What scores: the model, as blocks of scores."""
+        return self.scorer or Factors.of(self.weights)
 
     def recommend(
         self, users: Sequence[Any] | pl.Series, k: int | None = None, seen: Seen = "train+valid"
@@ -122,7 +146,9 @@ class Recommender:
             made.mkdir(parents=True)
         comm.meet()
         try:
-            write_model(made / "model.safetensors", self.weights)
+            write_tensors(
+                made / "model.safetensors", self.weights.tensors() if self.weights.n_items else tensors(self.scoring)
+            )
             if self.chosen is not None:
                 write_tensors(made / "lists.safetensors", self.chosen.tensors())
             write_split(self.split, made)
@@ -151,15 +177,19 @@ class DivMF(TrainConfig):
     def _train(self, split: Split, run: str | Path | None, start: MF | None) -> Self:
         if not isinstance(split, Split):
             raise ValueError(f"fit takes a Split, not {type(split).__name__}; make one with data.leave_one_out()")
+        opened, config = self._start(split, run, start)
+        for _ in fit(opened, split, config, start):
+            pass
+        return self._fitted(opened, split)
+
+    def _start(self, split: Split, run: str | Path | None, start: MF | Scorer | None) -> tuple[Run, TrainConfig]:
+        """The run folder, a temporary one if none is named, and the settings; start: what it begins from."""
         if run is None:
             run = comm.shared(tempfile.mkdtemp(prefix="divmf-") if comm.first() else "")
             if comm.first():
                 weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
         config = TrainConfig(**{item.name: getattr(self, item.name) for item in fields(TrainConfig)})
-        opened = Run.start(run, split, config, model=start)
-        for _ in fit(opened, split, config, start):
-            pass
-        return self._fitted(opened, split)
+        return Run.start(run, split, config, model=start), config
 
     def _fitted(self, run: Run, split: Split) -> Self:
         # a frozen dataclass of settings, so what fit learns is set beside them
@@ -198,9 +228,10 @@ class DivMF(TrainConfig):
         split: Split = self.split_  # type: ignore[attr-defined]
         asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
         self.curve.choose(rule, **asked)  # type: ignore[arg-type]  # refuses what cannot be chosen
-        refine(self.run, split, self, None, **asked)
+        scorer: Scorer | None = getattr(self, "scorer_", None)
+        refine(self.run, split, self, None, scorer, **asked)
         point = self.curve.choose(rule, **asked)  # type: ignore[arg-type]
-        return Recommender.at(self.run, point, split)
+        return Recommender.at(self.run, point, split, scorer)
 
     def recommend(self, users: Sequence[Any] | pl.Series, k: int | None = None) -> tuple[Array, Array]:
         """`at(ndcg_drop=0.05).recommend(…)`: the usual operating point."""
@@ -242,9 +273,11 @@ def load(folder: str | Path) -> Recommender:
         split = read_split(folder, about["fingerprint"])
         rows = Rows.of(split.n_users)
         sizes, path = Sizes(rows.whole, split.n_items), folder / "lists.safetensors"
-        model = read_model(folder / "model.safetensors", rows, sizes)
+        kept = read_tensors(folder / "model.safetensors", rows, sizes)
+        scorer = None if "users" in kept else from_tensors(kept)
+        model = model_of(kept, folder / "model.safetensors") if scorer is None else NO_WEIGHTS
         chosen = Chosen.of(read_tensors(path, rows, sizes), split.n_items, path) if path.exists() else None
-        return Recommender(model, split, Point.from_json(about["point"]), about["k"], chosen)
+        return Recommender(model, split, Point.from_json(about["point"]), about["k"], chosen, scorer)
     if (folder / "config.json").exists():
         run = Run.open(folder)
         split = run.split
@@ -255,15 +288,22 @@ def load(folder: str | Path) -> Recommender:
 def diversify(
     user_factors: Any,
     item_factors: Any,
-    split: Split,
+    split: Split | None = None,
     item_bias: Any = None,
     run: str | Path | None = None,
     **settings: Any,
 ) -> DivMF:
-    """The diversity phase on factors trained elsewhere; rows in the order of split.user_ids and split.item_ids.
+    """The curve of a model trained elsewhere; users and items in the order of split.user_ids and split.item_ids.
 
-    settings: those of `DivMF`, such as k, unmask, diversity_epochs.
+    diversify(user_factors, item_factors, split)   vectors, a row each
+    diversify(scorer, split)                       a `Scorer` (`divmf.models`), or a function from user numbers to their
+                                                   scores over all items
+    settings: those of `DivMF`, such as k, method, diversity_epochs.
     """
+    if isinstance(item_factors, Split):
+        return diversify_scores(user_factors, item_factors, run, settings)
+    if split is None:
+        raise ValueError("diversify takes user_factors, item_factors and a split, or a scorer and a split")
     users, items = (as_table(table) for table in (user_factors, item_factors))
     bias = torch.zeros(split.n_items) if item_bias is None else as_table(item_bias)
     if users.ndim != 2 or items.ndim != 2 or users.shape[1] != items.shape[1]:
@@ -292,3 +332,24 @@ def diversify(
 def as_table(values: Any) -> torch.Tensor:
     """Numbers from elsewhere as a tensor of our own, row after row in memory, as the kernels read it."""
     return torch.tensor(np.ascontiguousarray(values, dtype=np.float32))
+
+
+def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings: dict[str, Any]) -> DivMF:
+    """The market on the scores of any model."""
+    if not hasattr(scorer, "scores"):
+        if not callable(scorer):
+            raise ValueError(f"a {type(scorer).__name__} does not score; give a Scorer, or a function of user numbers")
+        scorer = Blocks(scorer, split.n_users, split.n_items)
+    if (there := (scorer.n_users, scorer.n_items)) != (split.n_users, split.n_items):
+        raise ValueError(
+            f"the scorer has {there[0]:,} users and {there[1]:,} items, the split {split.n_users:,} and"
+            f" {split.n_items:,}; order them as split.user_ids and split.item_ids"
+        )
+    model = DivMF(**(settings | {"accuracy_epochs": 0}))
+    if model.method != "market":
+        raise ValueError(f"method={model.method!r} needs vectors to train; a scorer goes with method='market'")
+    opened, config = model._start(split, run, scorer)
+    for _ in fit_scores(opened, split, config, scorer):
+        pass
+    object.__setattr__(model, "scorer_", scorer)
+    return model._fitted(opened, split)

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
@@ -25,7 +25,7 @@ from divmf.market.columns import WIDTH, Finder, Held
 from divmf.market.values import exposure_weights, slot_weights
 from divmf.metrics import Measures, measure, measure_each
 from divmf.model import MF
-from divmf.models.scorer import Factors
+from divmf.models.scorer import Scorer
 from divmf.prices import TOLERANCE, Bonus, Market, follow
 from divmf.runs import Run, restore_optimiser
 from divmf.split import Split
@@ -132,7 +132,9 @@ def sequential(training: Training) -> Iterator[Point]:
     while not training.done(DIVERSITY) and not converged(training):
         yield training.epoch(ACCURACY)
     if config.method != "divmf":
-        yield from along_rho(training)
+        with training.clock.phase(config.method):
+            maker = maker_of(training.run, training.split, config, training.clock)
+        yield from along_rho(training.run, config, training.points, maker, training.clock)
         return
     if not training.done(DIVERSITY):
         training.restore_best()
@@ -155,29 +157,46 @@ class Maker(Protocol):
         """Solve for ρ from the point before, measure it, keep it."""
 
 
-def maker_of(run: Run, split: Split, config: TrainConfig, clock: Clock | None = None) -> Maker:
+def maker_of(
+    run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, scorer: Scorer | None = None
+) -> Maker:
     """What makes the points of a run that have a ρ."""
-    return (Stall if config.method == "prices" else Exchange)(run, split, config, clock)
+    return (
+        Stall(run, split, config, clock) if config.method == "prices" else Exchange(run, split, config, clock, scorer)
+    )
 
 
-def along_rho(training: Training) -> Iterator[Point]:
+def fit_scores(run: Run, split: Split, config: TrainConfig, scorer: Scorer) -> Iterator[Point]:
+    """The market on the scores of a model that is there already, yielding each new point of the curve."""
+    check_fits(split, config)
+    with run.locked():
+        maker, points = Exchange(run, split, config, None, scorer), list(run.curve.points)
+        if not points:
+            _, own = maker.market.own
+            base = Point(ACCURACY, 0, *maker.measures({kind: lists.items for kind, lists in own.items()}))
+            run.record_scorer(base, scorer)
+            points.append(base)
+            yield base
+        yield from along_rho(run, config, points, maker, Clock())
+
+
+def along_rho(run: Run, config: TrainConfig, points: list[Point], maker: Maker, clock: Clock) -> Iterator[Point]:
     """The market, or exposure prices, along increasing ρ, until so much accuracy is lost, or nothing changes any more.
 
     The path is the same whatever points were added beside it: each of its points is solved from the one before.
     """
-    config, base = training.config, training.curve.base
-    floor = (1 - config.deepest) * base.valid["ndcg"]
-    made = {point.knob: point for point in training.points if point.phase == DIVERSITY}
-    with training.clock.phase(config.method):
-        maker, path = maker_of(training.run, training.split, config, training.clock), [base]
+    base = Curve(tuple(points)).base
+    floor, path = (1 - config.deepest) * base.valid["ndcg"], [base]
+    made = {point.knob: point for point in points if point.phase == DIVERSITY}
+    with clock.phase(config.method):
         # the first point made says where the path began, to the last bit; a model may know nothing and have no spread
         first = next(iter(made), None) or FIRST_RHO * (maker.spread or 1.0)
     for number in range(config.diversity_epochs):
         rho = first * GROWTH**number
         point = made.get(rho)
         if point is None:
-            point = maker.point(rho, training.curve, path[-1])
-            training.points.append(point)
+            point = maker.point(rho, Curve(tuple(points)), path[-1])
+            points.append(point)
             yield point
         path.append(point)
         if why := end_of(path, floor, config):
@@ -206,11 +225,13 @@ def end_of(path: Sequence[Point], floor: float, config: TrainConfig) -> str:
 
 
 class Exchange:
-    """Where points of the market are made, from the scores of a run's base model."""
+    """Where points of the market are made, from the scores of a run's base model, or of another that is given."""
 
-    def __init__(self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None) -> None:
+    def __init__(
+        self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, scorer: Scorer | None = None
+    ) -> None:
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
-        scorer = Factors.of(run.model(run.curve.base, Rows.of(split.n_users)))
+        scorer = scorer or run.scorer(Rows.of(split.n_users))
         power = stake_of(split) if config.stake is None else config.stake
         width = max(WIDTH, 2 * config.k)
         finder = Finder(scorer, Held.of(split), stakes_of(split.train.matrix, power), width)
@@ -232,8 +253,7 @@ class Exchange:
         seconds = time.perf_counter() - began
         chosen = Chosen(found.discount, {kind: lists.items for kind, lists in found.lists.items()})
         with self.clock.phase("validation metrics"):
-            parts = {"valid": self.split.valid, "test": self.split.test}
-            valid, test = (measure_lists(chosen.lists[kind], self.split, part) for kind, part in parts.items())
+            valid, test = self.measures(chosen.lists)
         number = 1 + max((point.epoch for point in curve.points if point.phase == DIVERSITY), default=0)
         point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=found.gap)
         with self.clock.phase("writing"):
@@ -243,6 +263,12 @@ class Exchange:
             rho, valid["ndcg"], valid["coverage"], valid["gini"], 100 * found.gap,
         )  # fmt: skip
         return point
+
+    def measures(self, lists: Mapping[str, Array]) -> tuple[Measures, Measures]:
+        """What lists of each kind give on validation and on the test."""
+        parts = {"valid": self.split.valid, "test": self.split.test}
+        valid, test = (measure_lists(lists[kind].copy(), self.split, part) for kind, part in parts.items())
+        return valid, test
 
 
 def measure_lists(items: Array, split: Split, part: Interactions) -> Measures:
@@ -288,7 +314,10 @@ class Stall:
 FINEST = 0.02  # how close neighbouring ρ may come, as a share of the larger one
 
 
-def refine(run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, **criterion: float | None) -> None:
+def refine(
+    run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, scorer: Scorer | None = None,
+    **criterion: float | None,
+) -> None:  # fmt: skip
     """More points with a ρ, between the two where a criterion of `Curve.choose` stops or begins to hold."""
     ((name, value),) = [(name, value) for name, value in criterion.items() if value is not None] or [("", 0.0)]
     if config.method == "divmf" or name not in ("ndcg_drop", "gini", "coverage", "rho") or not run.curve.has_rho:
@@ -300,7 +329,7 @@ def refine(run: Run, split: Split, config: TrainConfig, clock: Clock | None = No
             between = float(value) if name == "rho" else rho_between(curve, name, float(value))
             if between is None or any(point.knob == between for point in curve.points) or between <= 0:
                 return
-            maker = maker or maker_of(run, split, config, clock)
+            maker = maker or maker_of(run, split, config, clock, scorer)
             smaller = [point for point in curve.operating if (point.knob or 0.0) < between]
             maker.point(between, curve, smaller[-1])
 

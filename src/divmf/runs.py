@@ -34,6 +34,8 @@ from divmf.files import append_line, damaged, write_json, write_text
 from divmf.fingerprint import fingerprint
 from divmf.market.chosen import Chosen
 from divmf.model import MF
+from divmf.models.scorer import Blocks, Factors, Scorer
+from divmf.models.stored import from_tensors, tensors
 from divmf.prices import Standing
 from divmf.schema import CONFIG, POINT, TUNED, read_as, read_lines_as, whole_lines
 from divmf.split import Split
@@ -68,7 +70,7 @@ class Run:
 
     @classmethod
     def start(
-        cls, folder: str | Path, split: Split, config: TrainConfig, source: str = "", model: MF | None = None
+        cls, folder: str | Path, split: Split, config: TrainConfig, source: str = "", model: MF | Scorer | None = None
     ) -> Self:
         """A new run in an empty or absent folder, or the same run taken up again; model: what it begins from."""
         run = cls(Path(folder))
@@ -172,10 +174,36 @@ class Run:
         if point.phase == ACCURACY or point.knob is None:
             return read_model(self.weights_file(point), rows, self.sizes)
         if self.config.method == "market":
-            return read_model(self.folder / "points" / "000.safetensors", rows, self.sizes)
-        base = read_model(self.folder / "points" / "000.safetensors", rows, self.sizes)
+            return read_model(self.base_file, rows, self.sizes)
+        base = read_model(self.base_file, rows, self.sizes)
         at = self.standing(point, rows)
         return replace(base.weighted(torch.from_numpy(at.scale)), price=torch.from_numpy(at.price))
+
+    @property
+    def base_file(self) -> Path:
+        """Where the model before diversifying is."""
+        return self.folder / "points" / "000.safetensors"
+
+    def scorer(self, rows: Rows | None = None) -> Scorer:
+        """What the market's lists are made of: the model before diversifying; rows: of some users alone."""
+        if not self.base_file.exists():
+            raise ValueError(f"{self.folder}: the scores were a function's, which is not kept; call diversify again")
+        found = read_tensors(self.base_file, rows, self.sizes)
+        if "users" in found:
+            return Factors.of(model_of(found, self.base_file))
+        try:
+            scorer = from_tensors(found)
+        except (KeyError, ValueError) as error:
+            raise damaged(self.base_file, error) from error
+        if (scorer.n_users, scorer.n_items) != self.sizes:
+            raise damaged(self.base_file, f"scores of {scorer.n_users:,} users for {scorer.n_items:,} items")
+        return scorer
+
+    def record_scorer(self, point: Point, scorer: Scorer) -> None:
+        """Keep what the market begins from, if it can be kept, and its point."""
+        if not isinstance(scorer, Blocks):
+            write_tensors(self.base_file, tensors(scorer))
+        self.append(point)
 
     def chosen(self, point: Point, rows: Rows | None = None) -> Chosen | None:
         """The lists of a point of the market; none for other points. rows: of some users alone."""
@@ -351,10 +379,12 @@ def check_same(run: Run, asked: Mapping[str, Any]) -> None:
         )
 
 
-def fingerprint_of_model(model: MF) -> str:
-    """A hash of the parameters a run begins from."""
+def fingerprint_of_model(model: MF | Scorer) -> str:
+    """A hash of the parameters a run begins from; of a function there are none."""
+    if isinstance(model, Blocks):
+        return "a function"
     digest = hashlib.blake2b(digest_size=16)
-    for tensor in model.tensors().values():
+    for tensor in (model.tensors() if isinstance(model, MF) else tensors(model)).values():
         digest.update(tensor.detach().cpu().contiguous().numpy().data)
     return digest.hexdigest()
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from divmf.files import damaged
 from divmf.ids import Array
 from divmf.market.columns import KINDS
-from divmf.model import MF
-from divmf.topk import recommend
+from divmf.models.accuracy import best_items
+from divmf.models.scorer import Scorer
 
 
 class Chosen(NamedTuple):
@@ -45,34 +45,18 @@ class Chosen(NamedTuple):
                 raise damaged(path, f"users.{kind} names items that there are not")
         return cls(tensors["discount"].numpy(), lists)
 
-    def first(self, kind: str, k: int, model: MF, seen: sparse.csr_array, rows: Array) -> tuple[Array, Array]:
-        """The first k of some users' lists, and their scores; what a longer one goes on with follows the discounts.
+    def first(self, kind: str, k: int, scorer: Scorer, seen: sparse.csr_array, rows: Array) -> Array:
+        """The first k of some users' lists; what a longer one goes on with are the best by score plus discount.
 
         seen: what stays out of lists of this kind
         """
         items = self.lists[kind][rows][:, :k]
         if (more := k - items.shape[1]) > 0:
-            items = np.hstack([items, self.next_best(items, more, model, seen, rows)])
-        return np.ascontiguousarray(items), scores_of(model, rows, items)
+            items = np.hstack([items, self.next_best(items, more, scorer, seen, rows)])
+        return np.ascontiguousarray(items)
 
-    def next_best(self, items: Array, more: int, model: MF, seen: sparse.csr_array, rows: Array) -> Array:
+    def next_best(self, items: Array, more: int, scorer: Scorer, seen: sparse.csr_array, rows: Array) -> Array:
         """The best items by score plus discount that are neither seen nor listed, in that order.  (rows, more)"""
-        listed = sparse.csr_array(
-            (np.ones((items >= 0).sum()), items[items >= 0], np.append(0, np.cumsum((items >= 0).sum(axis=1)))),
-            shape=(len(rows), model.n_items),
-        )
-        users = torch.from_numpy(rows).to(model.users.device)
-        discounted = MF(model.users[users], model.items, model.bias + torch.from_numpy(self.discount).to(model.bias))
-        out = sparse.csr_array(seen[rows] + listed)
-        out.sum_duplicates()
-        found, _ = recommend(discounted, out, more)
-        return found
-
-
-def scores_of(model: MF, rows: Array, items: Array) -> Array:
-    """The scores of listed items, −inf for none.  (rows, k) float32"""
-    users, vectors, bias = (tensor.detach().cpu().numpy() for tensor in (model.users, model.items, model.bias))
-    scores = np.empty(items.shape, dtype=np.float32)
-    for slot, listed in enumerate(items.T):
-        scores[:, slot] = np.einsum("ud,ud->u", users[rows], vectors[listed]) + bias[listed]
-    return np.where(items >= 0, scores, -np.inf).astype(np.float32)
+        users, slots = np.nonzero(items >= 0)
+        listed = sparse.csr_array((np.ones(len(users)), (rows[users], items[users, slots])), shape=seen.shape)
+        return best_items(scorer, sparse.csr_array(seen + listed), more, rows, self.discount)
