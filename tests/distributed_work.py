@@ -38,7 +38,8 @@ DIVERSITY: dict[str, dict[str, Any]] = {
 }
 
 CURVES: dict[str, dict[str, Any]] = {
-    "softmax and prices": {"l2": 8.0, "accuracy_epochs": 6, "diversity_epochs": 5, "stake": 1.0},
+    "softmax and market": {"l2": 8.0, "accuracy_epochs": 6, "diversity_epochs": 5, "stake": 1.0},
+    "softmax and prices": {"l2": 8.0, "accuracy_epochs": 6, "diversity_epochs": 5, "stake": 1.0, "method": "prices"},
     "the paper": {"preset": "paper", "accuracy_epochs": 3, "diversity_epochs": 4, "learning_rate": 0.005},
     "rows and blocks": {
         "preset": "paper", "adam": "rows", "rows": 400, "columns": 500, "accuracy_epochs": 3, "diversity_epochs": 3,

@@ -146,9 +146,7 @@ class Recommender:
             made.mkdir(parents=True)
         comm.meet()
         try:
-            write_tensors(
-                made / "model.safetensors", self.weights.tensors() if self.weights.n_items else tensors(self.scoring)
-            )
+            write_tensors(made / "model.safetensors", tensors(self.scorer) if self.scorer else self.weights.tensors())
             if self.chosen is not None:
                 write_tensors(made / "lists.safetensors", self.chosen.tensors())
             write_split(self.split, made)
@@ -164,7 +162,7 @@ class Recommender:
 
 @settings(frozen=True, kw_only=True, config=STRICT)
 class DivMF(TrainConfig):
-    """Matrix factorization, first trained for accuracy, then made diverse: by exposure prices, or as in the paper.
+    """Matrix factorization, first trained for accuracy, then made diverse: by the exposure market, or as in the paper.
 
     `DivMF(preset="paper")` is the paper's Algorithm 1. Its arguments are the settings of `TrainConfig`; `fit` returns
     self; what was learnt is in `curve`, and `at` chooses a point of it.

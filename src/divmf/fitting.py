@@ -161,9 +161,9 @@ def maker_of(
     run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, scorer: Scorer | None = None
 ) -> Maker:
     """What makes the points of a run that have a ρ."""
-    return (
-        Stall(run, split, config, clock) if config.method == "prices" else Exchange(run, split, config, clock, scorer)
-    )
+    if config.method == "prices":
+        return Stall(run, split, config, clock)
+    return Exchange(run, split, config, clock, scorer)
 
 
 def fit_scores(run: Run, split: Split, config: TrainConfig, scorer: Scorer) -> Iterator[Point]:

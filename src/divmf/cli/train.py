@@ -107,11 +107,11 @@ def profile_of(clock: Clock) -> list[dict[str, Any]]:
 
 
 def choose(run: Any, split: Any, rule: str | None = None, clock: Clock | None = None, **criterion: float | None) -> Any:
-    """Pick the operating point of a run; with prices, where the criterion is just met."""
+    """Pick the operating point of a run; a point is added where the criterion is just met."""
     from divmf.fitting import refine
 
     run.curve.choose(rule, **criterion)  # refuses what cannot be chosen before anything is computed
-    refine(run, run.split if split is None else split, run.config, clock, **criterion)
+    refine(run, run.split if split is None else split, run.config, clock, None, **criterion)
     return run.pick(rule, **criterion)
 
 
@@ -202,7 +202,7 @@ def pick(
         str | None, typer.Option(help="Most accurate point that covers at least this, such as 80%.")
     ] = None,
     epoch: Annotated[int | None, typer.Option(help="This diversity epoch; 0 is MF itself.")] = None,
-    rho: Annotated[float | None, typer.Option(help="These prices (--method prices), solved for just this ρ.")] = None,
+    rho: Annotated[float | None, typer.Option(help="This ρ, solved for just that (--method market).")] = None,
     knee: Annotated[bool, typer.Option("--knee", help="Where the curve bends.")] = False,
 ) -> None:
     """Choose the operating point of a run, on validation, for `divmf recommend` and `divmf serve`."""

@@ -15,11 +15,12 @@ from divmf import comm
 from divmf.ids import Array
 from divmf.kernels.market import Columns, Wanted, find_rows
 from divmf.kernels.rows import rows_at_once
-from divmf.models.scorer import Scorer
+from divmf.models.scorer import Factors, Scorer
 from divmf.split import Split
 from divmf.threads import in_parts
 
 WIDTH = 64  # candidates by value, and as many by value plus discount
+MOST_KEPT = 1 << 26  # scores: 256 MiB
 
 # the kinds of lists that are made side by side: those to be measured on validation may hold what is held out for
 # validation and for the test, those to be measured on the test no validation items, those for people neither
@@ -80,6 +81,11 @@ class Finder:
         self.scorer, self.held, self.weights, self.n_items = scorer, held, weights, scorer.n_items
         self.width = min(width, scorer.n_items)
         self.by_value = np.full((scorer.n_users, self.width), -2, dtype=np.int32)
+        n_scores = scorer.n_users * scorer.n_items
+        self.kept: Array | None = None  # all scores, where they are not many and take longer to make than to keep
+        if not isinstance(scorer, Factors) and n_scores <= MOST_KEPT:
+            self.kept = np.empty((scorer.n_users, scorer.n_items), dtype=np.float32)
+        self.found = False
         self.shifts, self.grid = np.zeros(scorer.n_users, dtype=np.float32), np.zeros(0)
 
     def find(self, discount: Array, kept: Array) -> tuple[Columns, Array]:
@@ -100,11 +106,19 @@ class Finder:
         def part(first: int, last: int) -> None:
             at_once = rows_at_once(last - first, self.scorer.n_items)
             for start, end in pairwise([*range(first, last, at_once), last]):
-                block = self.scorer.scores(np.arange(start, end))
-                find_rows(block, start, wanted, self.by_value, kept, beyond, columns)
+                find_rows(self.block(start, end), start, wanted, self.by_value, kept, beyond, columns)
 
         in_parts(part, n_users, place=comm.place(n_users))
+        self.found = True
         return columns, beyond
+
+    def block(self, first: int, last: int) -> Array:
+        """The scores of users first … last−1, in memory that may be written to."""
+        if self.kept is None:
+            return self.scorer.scores(np.arange(first, last))
+        if not self.found:
+            self.kept[first:last] = self.scorer.scores(np.arange(first, last))
+        return self.kept[first:last].copy()
 
 
 class GivenLists:
