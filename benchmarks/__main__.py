@@ -13,6 +13,7 @@ BENCHMARKS = {
     "evaluation": "evaluation",
     "job": "whole_job",
     "path": "path",
+    "exposure": "exposure",
     "growth": "growth",
     "scaling": "scaling",
     "marketplace": "market",

@@ -10,7 +10,7 @@ from benchmarks.frontier import DATASETS, Place, Points
 from benchmarks.matched import LOSSES, METRICS, table_of
 
 SHOWN = {
-    "prices": "**exposure prices** (default)", "divmf": "DivMF", "kwon": "Kwon", "karakaya": "Karakaya",
+    "prices": "**exposure prices** (`--method prices`)", "divmf": "DivMF", "kwon": "Kwon", "karakaya": "Karakaya",
     "fairmatch": "FairMatch", "uimatch": "UImatch", "bayes_rule": "Bayes rule", "popcon": "PopCon",
     "sinkhorn": "Sinkhorn", "mincost_flow": "min-cost flow", "fairrec": "FairRec",
 }  # fmt: skip

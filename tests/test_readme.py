@@ -46,8 +46,10 @@ def run(words: list[str], folder: Path) -> None:
 
 def test_the_python_of_the_readme_and_the_quickstart_runs(folder: Path) -> None:
     for text in (README, QUICKSTART):
-        (code,) = blocks(text, "python")
-        run([sys.executable, "-c", code], folder)
+        found = blocks(text, "python")
+        assert found
+        for code in found:
+            run([sys.executable, "-c", code], folder)
 
 
 def test_every_command_of_the_readme_and_the_quickstart_runs(folder: Path) -> None:
