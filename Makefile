@@ -4,13 +4,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench results docs clean
+.PHONY: demo test faults lint bench results docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/divmf demo -o demo
 
 test: lint
 	$(BIN)/pytest -m "slow or not slow"
+
+# commands killed, stopped, out of room, called twice at once; then launches of several processes on a loaded machine
+faults: $(VENV)/.dev
+	$(BIN)/python tests/faults/faults.py --seed 0 --kills 20
+	$(BIN)/python tests/faults/launches.py --launches 60
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

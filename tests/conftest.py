@@ -42,6 +42,7 @@ def log_as_it_was() -> None:
     logger = logging.getLogger("divmf")
     logger.setLevel(logging.NOTSET)
     logger.handlers[:] = []
+    logging.getLogger("divmf.rerank").setLevel(logging.NOTSET)  # `divmf reproduce` hushes it
 
 
 @pytest.fixture(scope="session")
