@@ -28,9 +28,9 @@ from divmf.threads import in_parts
 
 ROUNDS = 3  # how often candidates are found for one ρ, at the most, before the certificate
 SWEEPS = 30  # turns of everybody with the same candidates, at the most
-SETTLED = 0.001  # the fraction of lists that may still change when turns end
+SETTLED = 0.003  # the fraction of lists that may still change when turns end
 NEW = 0.05  # the fraction of lists that new candidates must change for candidates to be found once more
-DUAL_STEPS = 12  # how often discounts are moved towards the dual's best
+DUAL_STEPS = 4  # how often discounts are moved towards the dual's best
 
 
 class Lists(NamedTuple):
