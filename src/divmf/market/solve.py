@@ -198,20 +198,18 @@ def solve(market: Market, rho: float, start: Mapping[str, Lists]) -> Solution:
     start   lists of each kind, which stay as they are
     """
     lists = {kind: start[kind].copy() for kind in market.kinds}
-    (bit, first), *_ = market.bits
-
-    def found(discount: Array) -> tuple[Columns, Array, float]:
-        """Candidates at these discounts, what lies beyond, and the fraction of lists that everybody's turns changed."""
-        columns, beyond = market.finder.find(discount, np.stack([made.items for made in lists.values()]))
-        changed = [market.settle(columns, each, rho, lists[kind]) for each, kind in market.bits]
-        return columns, beyond, changed[0]
-
+    (bit, first), *others = market.bits
     for turn in range(ROUNDS):
         # what some kind of lists lacks must be a candidate, whatever the others show
         discount = np.max([market.left_to_earn(rho, made) for made in lists.values()], axis=0)
-        columns, beyond, changed = found(discount)
+        columns, beyond = market.finder.find(discount, np.stack([made.items for made in lists.values()]))
+        changed = market.settle(columns, bit, rho, lists[first])
+        for other, kind in others:  # so that the next candidates suit them, too
+            market.turns(columns, other, rho, lists[kind])
         if turn and changed < NEW:
             break
+    for other, kind in others:
+        market.settle(columns, other, rho, lists[kind])
     discount, bound = market.tightened(columns, bit, rho, discount, beyond, lists[first])
     value = market.value(columns, rho, lists[first])
     own_columns, own = market.own
