@@ -18,6 +18,7 @@ BENCHMARKS = {
     "scaling": "scaling",
     "marketplace": "market",
     "rerankers": "rerankers",
+    "models": "models",
     "big": "big",
 }
 LONG = ("big",)  # only if named

@@ -12,9 +12,9 @@ searches take turns, a stage each, the fastest first; after every turn the worse
 dropped, as far as it is clearly behind. A trial begins only if it is expected to end within the budget. The most
 accurate trial wins; of those within TIE of it, the one with the fewest numbers.
 
-The trials and their accuracy depend on the seed alone (EASE: in the last digits on the number of threads); how many of
-them there are depends on the budget and on how fast the machine is. A budget that is not exhausted gives the same
-choice everywhere.
+The trials and their accuracy depend on the seed alone (EASE of many items, in the last digits, on the number of
+threads); how many of them there are depends on the budget and on how fast the machine is. A budget that is not
+exhausted gives the same choice everywhere.
 """
 
 import logging

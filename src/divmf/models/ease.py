@@ -12,7 +12,7 @@ float32 does not suffice, since λ is tiny beside the interactions, float64 is u
         scorer = ease(split.train.matrix, l2, between)
 
 Memory: a table of n_items² float32 for XᵀX and one for each B; `check_memory` refuses more items than it has room for.
-Nothing is random; the weights depend on the number of threads of LAPACK in their last digits.
+Nothing is random; with more than SMALL items, the weights depend on the number of threads in their last digits.
 """
 
 import os
@@ -26,9 +26,13 @@ from divmf import comm
 from divmf.ids import Array
 from divmf.kernels.products import gram_part, mirror_part, regression_part
 from divmf.models.scorer import ItemItem
-from divmf.threads import in_parts, libraries
+from divmf.threads import in_parts, libraries, threads
 
 TABLES = 3  # of n_items² float32 at once: XᵀX, B, and the best B so far where several λ are tried
+
+# items up to which LAPACK has one thread, a second or two: several meet at every step, and on a busy machine they wait
+# for one another ten times as long as one takes
+SMALL = 6000
 
 
 def ease(met: sparse.csr_array, l2: float, between: Array | None = None) -> ItemItem:
@@ -70,17 +74,17 @@ def weights_of(between: Array, l2: float) -> Array:
 
 def inverse_of(between: Array, l2: float) -> Array:
     """(XᵀX + λI)⁻¹ on and below the diagonal, from XᵀX there."""
-    libraries()  # BLAS on as many threads as we have
     # a λ that is lost in the last digits of float32 leaves the inverse to chance
     first = int(l2 < np.finfo(np.float32).eps * len(between) * float(np.diagonal(between).max()))
     routines = {np.float32: (lapack.spotrf, lapack.spotri), np.float64: (lapack.dpotrf, lapack.dpotri)}
     for dtype, (factorise, invert) in list(routines.items())[first:]:
         table: Array = between.astype(dtype)
         table[np.diag_indices_from(table)] += dtype(l2)
-        # LAPACK reads columns, so the upper triangle of the transposed is the lower of ours
-        found, failed = factorise(table.T, lower=0, clean=0, overwrite_a=1)
-        if not failed:
-            found, failed = invert(found, lower=0, overwrite_c=1)
+        with libraries().limit(limits=1 if len(table) <= SMALL else threads(), user_api="blas"):
+            # LAPACK reads columns, so the upper triangle of the transposed is the lower of ours
+            found, failed = factorise(table.T, lower=0, clean=0, overwrite_a=1)
+            if not failed:
+                found, failed = invert(found, lower=0, overwrite_c=1)
         if not failed and np.isfinite(np.diagonal(found)).all():
             return np.ascontiguousarray(found.T, dtype=np.float32)
     raise ValueError(f"l2={l2} leaves the items' products without an inverse; choose a larger λ, such as {10 * l2:g}")
