@@ -61,7 +61,7 @@ def in_view(rows: Sequence[Row]) -> list[Row]:
 
 
 def training_rows(curve: Curve, metrics: Sequence[str], part: str) -> list[Row]:
-    """Every point of a run in the order it was made (prices: of their ρ), those that one may not choose too."""
+    """Every point of a run in the order it was made (by its ρ, if it has one), also those that one may not choose."""
     base, points = curve.base, list(curve.points)
     if curve.has_rho:
         points = [point for point in points if point.phase == ACCURACY] + list(curve.operating[1:])

@@ -156,9 +156,9 @@ def question(story: Story) -> Section:
 def knob(story: Story, chart: Any) -> Section:
     """The trade-off: the curve, and what each loss buys."""
     second = (
-        " The second puts a price on every item: the more lists show it, the more it costs to show it once more, and an"
-        " item nobody sees is given away. ρ, how much the price counts beside the score, is the knob: every point on"
-        " the line is a finished model one can choose."
+        " The second gives items that are rarely shown a bonus, and each person the list that is best with it, given"
+        " everybody else's. ρ, how much the bonus counts beside the score, is the knob: every point on the line is"
+        " a set of finished lists one can choose."
         if story.curve.has_rho
         else " The second goes on from there and spreads the recommendations over the catalogue, a little further with"
         " every epoch. How long it goes on is the knob: every point on the line is a finished model one can choose."
@@ -260,7 +260,7 @@ def examples(story: Story) -> Section:
 
 def training(curve: Curve, chart: Any) -> Section:
     """How the run went."""
-    then = "what follows are prices with a growing ρ." if curve.has_rho else "the diversity phase starts there."
+    then = "what follows are lists with a growing ρ." if curve.has_rho else "the diversity phase starts there."
     prose = [
         "Validation numbers by epoch. The accuracy phase stops when its lists no longer get better and goes back to its"
         f" best epoch, the diamond; {then}",
