@@ -364,6 +364,14 @@ def test_rerank_takes_any_lists_and_says_what_it_changed(divmf: Any, log: Path, 
     write(tmp_path / "bad.csv", "user_id,item_id,score\n1,2,nan\n")
     assert "NaN" in divmf("rerank", tmp_path / "bad.csv", "--method", "kwon", "-o", out).err
     assert "LISTS is missing" in divmf("rerank").err
+    # of twenty candidates, a third of the slots at the most go to other items
+    done = divmf("rerank", wide, "--replace", "30%", "--k", 3, "-o", out, "--json")
+    assert (done.json["method"], done.json["settings"]) == ("market", {"replace": 0.3})
+    own = pl.read_csv(wide).filter(pl.col("rank") <= 3)
+    kept = pl.read_parquet(out).join(own, on=["user_id", "item_id"]).height / own.height
+    assert 0.7 <= kept < 1
+    wrong = divmf("rerank", wide, "--method", "kwon", "--replace", "30%", "-o", tmp_path / "no.parquet")
+    assert (wrong.code, "--replace 30% goes with --method market" in wrong.err) == (2, True)
 
 
 def test_json_is_strict_also_where_a_setting_is_infinite(divmf: Any, tmp_path: Path) -> None:

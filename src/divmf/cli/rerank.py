@@ -7,7 +7,7 @@ import typer
 
 from divmf.cli import app
 from divmf.cli.console import Out
-from divmf.cli.inputs import naming
+from divmf.cli.inputs import naming, positive_share
 from divmf.cli.options import command
 
 
@@ -18,7 +18,9 @@ def rerank(
         Path | None,
         typer.Argument(help="Wide lists of any recommender: user_id, item_id, score; 100 a user are plenty."),
     ] = None,
-    method: Annotated[str | None, typer.Option(help="The reranker; `divmf rerank --list` shows them.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="The reranker, market if none is named; `divmf rerank --list` shows them.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the lists of k go.")] = None,
     k: Annotated[int, typer.Option(help="Items per list.")] = 5,
     train: Annotated[Path | None, typer.Option(help="Training interactions, for the methods that use them.")] = None,
@@ -30,6 +32,9 @@ def rerank(
     settings_given: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, as name=value; may be repeated.")
     ] = None,
+    replace: Annotated[
+        str | None, typer.Option(help="market: how many of all slots may get another item, such as 20%.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the methods that draw.")] = 0,
     show_methods: Annotated[
         bool, typer.Option("--list", help="The methods, their knobs and where they are from.")
@@ -37,18 +42,20 @@ def rerank(
 ) -> None:
     """Rerank any model's lists for aggregate diversity.
 
-    Example: divmf rerank wide.parquet --method bayes_rule --set a=0.3 --k 5 -o lists.parquet
+    Example: divmf rerank wide.parquet --replace 20% --k 5 -o lists.parquet
     """
     if show_methods:
         list_methods(out, method)
         return
-    for name, value in (("LISTS", lists), ("--method", method), ("--output", output)):
+    for name, value in (("LISTS", lists), ("--output", output)):
         if value is None:
-            raise ValueError(
-                f"{name} is missing; say `divmf rerank LISTS --method NAME -o OUT`, or --list for the methods"
-            )
+            raise ValueError(f"{name} is missing; say `divmf rerank LISTS -o OUT`, or --list for the methods")
     assert lists is not None
-    assert method is not None
+    method = method or "market"
+    if replace is not None:
+        if method != "market":
+            raise ValueError(f"--replace {replace} goes with --method market; {method} has --set and a knob of its own")
+        settings_given = [*(settings_given or []), f"replace={positive_share(replace, '--replace')}"]
     assert output is not None
     from divmf.ids import numbers_of
     from divmf.interactions import Interactions
