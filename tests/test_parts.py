@@ -39,6 +39,7 @@ def test_what_an_interrupted_call_left_is_taken_away(tmp_path, processes):
     folder = tmp_path / "lists"
     folder.mkdir()
     (folder / ".part-00004-of-00007.parquet.tmp").write_text("half")
+    (folder / ".part-00000-of-00001.parquet.999999999-0123abcd.tmp").write_text("half")  # no such process
     check_folder(folder)
     assert written_by(processes, 1, folder) == ["part-00000-of-00001.parquet"]
 
