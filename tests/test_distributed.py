@@ -116,7 +116,9 @@ def assert_same_curve(one: Run, other: Run, exact: bool = False) -> None:
             assert_allclose(same.numpy(), table.numpy(), rtol=0, atol=0.01)  # a few steps
         (items, scores), (others, their_scores) = (recommend(model, split.train.matrix, 5) for model in models)
         tied = np.abs(scores - their_scores) <= 1e-5 * np.abs(scores).max()
-        assert (items == others)[~tied].all()
+        # rows that are apart by whole steps may have another item: as few slots as rows; none where passes are exact
+        wrong = (items != others) & ~tied
+        assert wrong.mean() < (1e-12 if exact else 5e-4)
         assert (items == others).mean() > 0.999
 
 
