@@ -278,41 +278,16 @@ def _discounted(row: Array, weight: Any, discount: Array, out: Array) -> None:
         out[j] = weight * row[j] + discount[j]
 
 
-@njit(cache=True, nogil=True)
-def mapped(score: float, grid: Array) -> Any:
-    """The value of a score: itself, or off a grid (lowest score, step, values …), straight lines between."""
-    if len(grid) == 0:
-        return score
-    place = (score - grid[0]) / grid[1]
-    n = len(grid) - 2
-    if place <= 0:
-        return grid[2]
-    if place >= n - 1:
-        return grid[n + 1]
-    whole = int(place)
-    return grid[2 + whole] + (place - whole) * (grid[3 + whole] - grid[2 + whole])
-
-
-@njit(cache=True, nogil=True)
-def _map_row(row: Array, shift: float, grid: Array) -> None:
-    """Scores to values, in place."""
-    for j in range(len(row)):
-        row[j] = mapped(row[j] - shift, grid)
-
-
 class Wanted(NamedTuple):
     """What candidates are looked for by.
 
-    weights (n_users,), discount (n_items,) float32: by weight·value + discount
-    shifts (n_users,), grid: values are mapped(score − shift, grid)
+    weights (n_users,), discount (n_items,) float32: by weight·score + discount
     offsets, seen: the items that are not looked for, as a CSR matrix
     held_offsets, held, held_opens: of these, items that may stand in some kinds of lists, as a CSR matrix
     """
 
     weights: Array
     discount: Array
-    shifts: Array
-    grid: Array
     offsets: Array
     seen: Array
     held_offsets: Array
@@ -355,8 +330,6 @@ def find_rows(
     held_values = np.empty(most, dtype=np.float32)
     for r in range(len(block)):
         row, user, size = block[r], first + r, 0
-        if len(wanted.grid):
-            _map_row(row, wanted.shifts[user], wanted.grid)
         weight = wanted.weights[user]
         for j in range(len(kept)):
             for slot in range(kept.shape[2]):

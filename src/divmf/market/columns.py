@@ -86,13 +86,12 @@ class Finder:
         if not isinstance(scorer, Factors) and n_scores <= MOST_KEPT:
             self.kept = np.empty((scorer.n_users, scorer.n_items), dtype=np.float32)
         self.found = False
-        self.shifts, self.grid = np.zeros(scorer.n_users, dtype=np.float32), np.zeros(0)
 
     def find(self, discount: Array, kept: Array) -> tuple[Columns, Array]:
         """The candidates at these discounts, by one pass over all scores."""
         held, n_users = self.held, self.scorer.n_users
         wanted = Wanted(
-            self.weights, discount.astype(np.float32), self.shifts, self.grid, held.known.indptr, held.known.indices,
+            self.weights, discount.astype(np.float32), held.known.indptr, held.known.indices,
             held.offsets, held.items, held.opens,
         )  # fmt: skip
         widest = 2 * self.width + kept.shape[0] * kept.shape[2] + np.diff(held.offsets)
