@@ -62,12 +62,12 @@ def file_of(folder: Path, name: str, what: str, seed: int) -> Path:
 
 def trained(folder: Path, name: str, what: str, settings: dict[str, Any], seed: int, from_base: bool = False) -> None:
     """Train a curve, unless it is there; from_base: from the model that `preset release` trained with the seed."""
-    from divmf.config import TrainConfig
-    from divmf.datasets import data_directory
-    from divmf.fitting import fit
-    from divmf.runs import Run
-    from divmf.split import Split
-    from divmf.weights import read_model, write_model
+    from divmf.data.datasets import data_directory
+    from divmf.data.split import Split
+    from divmf.models.config import TrainConfig
+    from divmf.models.weights import read_model, write_model
+    from divmf.train.fitting import fit
+    from divmf.train.runs import Run
 
     path, base = file_of(folder, name, what, seed), file_of(folder, name, RELEASE, seed).with_suffix(".safetensors")
     if path.exists():

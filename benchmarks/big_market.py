@@ -1,7 +1,7 @@
 """A big synthetic marketplace on disk: parquet parts, each made on its own, so that none needs the memory of all.
 
 `python -m benchmarks.big_market 1000000x20000x50000000 FOLDER` makes it, or what is not there of it yet. Users like a
-few genres and items are seen by a power law (`divmf.marketplace`). The ids of a part's users lie all over the range of
+few genres and items are seen by a power law (`data.synthetic`). The ids of a part's users lie all over the range of
 ids, as they do in a log written day by day: no part can be passed over by a process that reads a range of users.
 """
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from divmf.ids import Array
-from divmf.marketplace import LEAST, SPAN, START, Shelves, Tastes
+from divmf.data.synthetic import LEAST, SPAN, START, Shelves, Tastes
+from divmf.engine.arrays import Array
 
 PART = 2_500_000  # interactions in a part, about
 SEED = 0

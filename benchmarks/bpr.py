@@ -23,7 +23,7 @@ RATES, OUR_RATES = (0.005, 0.01, 0.02), (0.001, 0.003)  # ours: the default, and
 
 def main() -> None:
     """Measure and print Markdown tables."""
-    from divmf.datasets import load
+    from divmf.data.datasets import load
 
     data = {"MovieLens-1M": load("ml-1m"), "Epinions-15": load("epinions").k_core(15)}
     splits = {name: each.leave_one_out(seed=0) for name, each in data.items()}
@@ -48,8 +48,8 @@ def main() -> None:
 
 def growth(small: Any) -> None:
     """Samples a second where the users do not fit the cache, and every row would be too many."""
-    from divmf.datasets import marketplace
-    from divmf.interactions import Interactions
+    from divmf.data.datasets import marketplace
+    from divmf.data.interactions import Interactions
 
     print("\n| pairs | MovieLens-1M, million samples/s | 1,000,000 users × 20,000 items | ratio |\n|---|---|---|---|")
     whole = marketplace(1_000_000, 20_000, 5_100_000, seed=0)
@@ -144,8 +144,8 @@ class Ours:
     @classmethod
     def of(cls, train: Any, rate: float | None = None) -> "Ours":
         """A new model."""
-        from divmf.config import TrainConfig
-        from divmf.training import initial_model, optimisers_of
+        from divmf.models.config import TrainConfig
+        from divmf.models.epochs import initial_model, optimisers_of
 
         config = TrainConfig(accuracy="bpr", learning_rate=rate)
         model = initial_model(train.n_users, train.n_items, config)
@@ -153,7 +153,7 @@ class Ours:
 
     def epoch(self) -> int:
         """One more epoch; how many samples it had."""
-        from divmf.training import accuracy_epoch, epoch_rng
+        from divmf.models.epochs import accuracy_epoch, epoch_rng
 
         self.epochs += 1
         accuracy_epoch(
@@ -222,9 +222,10 @@ def valid_ndcg(split: Any, users: Any, items: Any) -> float:
     """nDCG@5 on the validation items, training items out of the lists."""
     import torch
 
-    from divmf.metrics import measure
-    from divmf.model import MF
-    from divmf.topk import TopK, recommend
+    from divmf.models.mf import MF
+    from divmf.ranking.lists import TopK
+    from divmf.ranking.metrics import measure
+    from divmf.ranking.retrieval import recommend
 
     tables = [torch.from_numpy(np.ascontiguousarray(table)) for table in (users, items)]
     found, scores = recommend(MF(tables[0], tables[1], torch.zeros(len(items))), split.train.matrix, 5)

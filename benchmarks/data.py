@@ -11,7 +11,7 @@ REAL = tuple(SIZES)
 @cache
 def real_split(name: str) -> Any:
     """The leave-one-out split of a dataset by name."""
-    from divmf.datasets import find, load, marketplace
+    from divmf.data.datasets import find, load, marketplace
 
     if find(name) is None:
         print(f"# {name} is not in the data directory: a synthetic market of its size instead", file=sys.stderr)

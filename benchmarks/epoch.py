@@ -44,9 +44,9 @@ def epoch(name: str, dim: int = 32) -> tuple[Callable[[], object], Callable[[int
     """The gradient of L_div on a dataset, and its bound."""
     import torch
 
-    from divmf.config import TrainConfig
-    from divmf.diversity import diversity_gradient
-    from divmf.model import MF
+    from divmf.models.config import TrainConfig
+    from divmf.models.diversity import diversity_gradient
+    from divmf.models.mf import MF
 
     train = real_split(name).train
     rng = np.random.default_rng(0)

@@ -36,8 +36,8 @@ def main() -> None:
     from irspack.evaluation import Evaluator
     from scipy import sparse
 
-    from divmf.metrics import measure
-    from divmf.topk import TopK
+    from divmf.ranking.lists import TopK
+    from divmf.ranking.metrics import measure
 
     rng = np.random.default_rng(0)
     lists, wanted = lists_of_all(rng), rng.integers(0, ITEMS, USERS).astype(np.int32)

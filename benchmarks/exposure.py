@@ -14,7 +14,7 @@ EASE_L2 = {"ml-1m": 400.0, "epinions-15": 100.0}
 def curves(name: str) -> dict[str, tuple[Any, float]]:
     """The curve of each model and method, and the seconds that its points took."""
     from divmf import diversify
-    from divmf.datasets import load
+    from divmf.data.datasets import load
     from divmf.estimator import DivMF
     from divmf.models.ease import ease
     from divmf.models.ials import ials

@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from divmf.config import TrainConfig
-from divmf.datasets import load
+from divmf.data.datasets import load
+from divmf.data.split import Split
+from divmf.engine.arrays import Array
+from divmf.engine.files import read_json, write_json
 from divmf.estimator import DivMF, Recommender
-from divmf.files import read_json, write_json
-from divmf.fitting import fit
-from divmf.ids import Array
-from divmf.metrics import coverage, entropy, found_in, gini, ndcg
-from divmf.model import MF
+from divmf.market.stakes import stake_of
+from divmf.models.config import TrainConfig
+from divmf.models.mf import MF
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import coverage, entropy, found_in, gini, ndcg
 from divmf.rerank import METHODS, lowest_scores
-from divmf.runs import Run
-from divmf.split import Split
-from divmf.stakes import stake_of
-from divmf.topk import TopK
+from divmf.train.fitting import fit
+from divmf.train.runs import Run
 
 DATASETS = {
     "ml-1m": ("MovieLens-1M", "ml-1m", 0),

@@ -29,9 +29,9 @@ def child(n_users: int, n_items: int) -> dict[str, float]:
     from scipy import sparse
 
     from benchmarks.rerankers import peak_gigabytes
-    from divmf.config import TrainConfig
-    from divmf.diversity import diversity_gradient
-    from divmf.model import MF
+    from divmf.models.config import TrainConfig
+    from divmf.models.diversity import diversity_gradient
+    from divmf.models.mf import MF
 
     rng = np.random.default_rng(0)
 

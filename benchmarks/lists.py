@@ -17,8 +17,8 @@ def both(name: str) -> dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]]:
     from scipy import sparse
     from threadpoolctl import threadpool_limits
 
-    from divmf.model import MF
-    from divmf.topk import recommend
+    from divmf.models.mf import MF
+    from divmf.ranking.retrieval import recommend
 
     train = real_split(name).train
     rng = np.random.default_rng(0)

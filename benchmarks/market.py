@@ -5,7 +5,7 @@ import time
 
 def main() -> None:
     """Make two large markets and print a Markdown table."""
-    from divmf.datasets import marketplace
+    from divmf.data.datasets import marketplace
 
     print("| users × items × interactions | seconds |\n|---|---|")
     for users, items in ((1_000_000, 20_000), (70_000, 44_000)):

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from benchmarks.frontier import BASES, Place, Points, methods_on
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 
 LOSSES = (0.01, 0.05, 0.1, 0.2)
 METRICS = {"coverage": 1, "entropy": 1, "gini": -1}  # and whether more or less of it is better

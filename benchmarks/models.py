@@ -22,7 +22,7 @@ K = 5
 
 def split_of(name: str, seed: int) -> Any:
     """A dataset with a fifth held out."""
-    from divmf.datasets import load
+    from divmf.data.datasets import load
 
     _, stored, core = DATASETS[name]
     return load(stored, core).hold_out(seed=seed)
@@ -30,8 +30,8 @@ def split_of(name: str, seed: int) -> Any:
 
 def ndcg_of(scorer: Any, held_out: Any, seen: Any) -> float:
     """nDCG@5 on what is held out."""
-    from divmf.metrics import found_in, ndcg
     from divmf.models.accuracy import best_items
+    from divmf.ranking.metrics import found_in, ndcg
 
     held = np.diff(held_out.indptr)
     users = np.flatnonzero(held)
@@ -84,7 +84,7 @@ def ratios(seed: int = 0) -> None:
     except ImportError:
         print("# irspack is not installed: no comparison with it", file=sys.stderr)
     else:
-        from divmf.threads import threads
+        from divmf.engine.threads import threads
 
         one = timed(
             lambda: IALSRecommender(

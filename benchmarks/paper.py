@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from divmf.experiments.claims import Claim
-from divmf.experiments.reproduce import read_answers
-from divmf.files import read_json
-from divmf.report.reproduce import SIGNS
+from divmf.engine.files import read_json
+from divmf.reports.experiments.claims import Claim
+from divmf.reports.experiments.reproduce import read_answers
+from divmf.reports.reproduce import SIGNS
 
 # what is drawn of a dataset: the file, and what it shows
 FIGURES = {

@@ -21,10 +21,10 @@ def accurate(split: Any) -> Any:
 
 def diversified(split: Any, start: Any, method: str, epochs: int) -> tuple[float, int]:
     """Seconds in the diversity phase of a method alone, and how many points it made."""
-    from divmf.clock import Clock
-    from divmf.config import TrainConfig
-    from divmf.fitting import fit
-    from divmf.runs import Run
+    from divmf.engine.clock import Clock
+    from divmf.models.config import TrainConfig
+    from divmf.train.fitting import fit
+    from divmf.train.runs import Run
 
     config, clock, model = TrainConfig(method=method, accuracy_epochs=0, diversity_epochs=epochs), Clock(), start.copy()
     with tempfile.TemporaryDirectory() as folder:
@@ -34,7 +34,7 @@ def diversified(split: Any, start: Any, method: str, epochs: int) -> tuple[float
 
 def main() -> None:
     """Measure and print a Markdown table."""
-    from divmf.config import TrainConfig
+    from divmf.models.config import TrainConfig
 
     rows = []
     for name in REAL:

@@ -21,9 +21,9 @@ CHILD = """
 import json, sys, time
 import numpy as np
 import polars as pl
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
 from divmf.rerank import METHODS
-from divmf.topk import TopK
+from divmf.ranking.lists import TopK
 from benchmarks.rerankers import peak_gigabytes
 folder, name, k = sys.argv[1], sys.argv[2], int(sys.argv[3])
 arrays = np.load(folder + "/candidates.npz")
@@ -84,7 +84,7 @@ def movielens(folder: Path) -> None:
     """Candidates of MovieLens-1M from a truncated SVD."""
     from scipy.sparse.linalg import svds
 
-    from divmf.datasets import find, load, marketplace
+    from divmf.data.datasets import find, load, marketplace
 
     split = (load("ml-1m") if find("ml-1m") else marketplace(6040, 3706, 1_000_209)).leave_one_out(0)
     left, values, right = svds(split.train.matrix.astype(np.float64), k=32, random_state=0)
@@ -93,7 +93,7 @@ def movielens(folder: Path) -> None:
 
 def large(folder: Path) -> None:
     """Candidates of a synthetic market with the users and items of Yelp-15, from random vectors with a popular few."""
-    from divmf.datasets import marketplace
+    from divmf.data.datasets import marketplace
 
     data = marketplace(70_000, 44_000, 2_800_000)
     rng = np.random.default_rng(0)
@@ -105,9 +105,9 @@ def write(folder: Path, users: np.ndarray, items: np.ndarray, train: object) -> 
     """The best candidates of these factors, for the child processes to read."""
     import torch
 
-    from divmf.interactions import Interactions
-    from divmf.model import MF
-    from divmf.topk import recommend
+    from divmf.data.interactions import Interactions
+    from divmf.models.mf import MF
+    from divmf.ranking.retrieval import recommend
 
     assert isinstance(train, Interactions)
     model = MF(

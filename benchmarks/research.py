@@ -23,7 +23,7 @@ RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 def looked_at(model: Any, split: Any) -> tuple[float, float]:
     """Validation nDCG and Gini of a model."""
-    from divmf.fitting import measure_both
+    from divmf.train.fitting import measure_both
 
     valid, _ = measure_both(model, split, K)
     return valid["ndcg"], valid["gini"]
@@ -31,7 +31,7 @@ def looked_at(model: Any, split: Any) -> tuple[float, float]:
 
 def stepped(start: Any, split: Any, rate: float, gradient: Callable[[Any, int], None]) -> Iterator[tuple[float, float]]:
     """The points of a diversity phase of our own: Adam on a gradient, from a copy of a model."""
-    from divmf.training import adam
+    from divmf.models.epochs import adam
 
     model = start.copy()
     optimiser = adam(model, rate, 0.0)
@@ -44,15 +44,15 @@ def stepped(start: Any, split: Any, rate: float, gradient: Callable[[Any, int], 
 
 def div_gradient(model: Any, split: Any) -> None:
     """Set .grad to that of the paper's L_div, as in an exact epoch."""
-    from divmf.config import TrainConfig
-    from divmf.diversity import diversity_gradient
+    from divmf.models.config import TrainConfig
+    from divmf.models.diversity import diversity_gradient
 
     diversity_gradient(model, np.arange(model.n_users), None, split.train.matrix, TrainConfig(k=K), 0)
 
 
 def with_bias(start: Any, split: Any, rate: float) -> Iterator[tuple[float, float]]:
     """DivMF's phase with an item bias that is trained: one more dimension, where every user has a one."""
-    from divmf.model import MF
+    from divmf.models.mf import MF
 
     ones, zeros = (torch.ones(start.n_users, 1), torch.zeros(start.n_items, 1))
     wider = MF(torch.cat([start.users, ones], 1), torch.cat([start.items, zeros], 1), start.bias)
@@ -67,7 +67,7 @@ def with_bias(start: Any, split: Any, rate: float) -> Iterator[tuple[float, floa
 
 def jointly(start: Any, split: Any, rate: float, l2: float) -> Iterator[tuple[float, float]]:
     """The softmax loss and L_div together, L_div weighing more from step to step."""
-    from divmf.softmax import softmax_gradient
+    from divmf.models.full_softmax import softmax_gradient
 
     weights = np.geomspace(0.01, 100, EPOCHS)
 
@@ -143,8 +143,8 @@ def mixed_negatives(seeds: tuple[int, ...]) -> None:
 
 def rates(folder: Path, seeds: tuple[int, ...]) -> None:
     """Learning rates of the softmax loss: what whole fits reach, and the short fits that one is chosen by."""
-    from divmf.config import TrainConfig
-    from divmf.tuning import SEARCHES, TRIAL_EPOCHS, mean_of, trial
+    from divmf.models.config import TrainConfig
+    from divmf.train.tuning import SEARCHES, TRIAL_EPOCHS, mean_of, trial
 
     rows = []
     for name in DATASETS:

@@ -33,11 +33,12 @@ from benchmarks.frontier import (
 )
 from benchmarks.matched import LOSSES, METRICS, Cells, Key, start_of, table_of, verdict
 from benchmarks.readme import write_table
-from divmf.config import SOFTMAX_RATE
-from divmf.curve import Curve, Point
-from divmf.files import read_json
-from divmf.report.charts import curve_chart, save_chart
-from divmf.runs import Run
+from divmf.engine.files import read_json
+from divmf.models.config import SOFTMAX_RATE
+from divmf.ranking.curve import Curve, Point
+from divmf.reports.chart_files import save_chart
+from divmf.reports.charts import curve_chart
+from divmf.train.runs import Run
 
 ROOT = Path(__file__).parent.parent
 NAMES = {"divmf": "DivMF", "prices": "prices"}

@@ -34,7 +34,7 @@ WORK = [(name, job) for name in REAL for job in JOBS] + [(LARGE, "diversity phas
 
 def split_of(name: str) -> Any:
     """The data by name; the large one, where what an epoch costs beside its steps counts for little, is synthetic."""
-    from divmf.datasets import marketplace
+    from divmf.data.datasets import marketplace
 
     return marketplace(40_000, 10_000, 1_000_000, seed=0).leave_one_out(0) if name == LARGE else real_split(name)
 
@@ -43,11 +43,11 @@ def begun(name: str, job: str, folder: Path) -> Any:
     """A training of a dataset, ready for its next epoch; the vectors are random, which changes no amount of work."""
     import torch
 
-    from divmf import comm
-    from divmf.config import TrainConfig
-    from divmf.fitting import Training
-    from divmf.runs import Run
-    from divmf.training import initial_model, optimisers_of
+    from divmf.engine import comm
+    from divmf.models.config import TrainConfig
+    from divmf.models.epochs import initial_model, optimisers_of
+    from divmf.train.fitting import Training
+    from divmf.train.runs import Run
 
     split = split_of(name)
     split = split if comm.size() == 1 else split.of_process(comm.rank(), comm.size())
@@ -68,7 +68,7 @@ def wait_for(path: Path) -> None:
 
 def work(folder: Path) -> None:
     """One of the processes: prepare everything, do epochs whenever a turn is called, and say how long they took."""
-    from divmf import comm
+    from divmf.engine import comm
 
     with comm.joined():
         trainings = {(name, job): begun(name, job, folder) for name, job in WORK}

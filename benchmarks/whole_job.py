@@ -33,8 +33,8 @@ def implicit_model(rate: float, epochs: int) -> Any:
 
 def validation_ndcg(split: Any, model: Any) -> float:
     """nDCG@5 of implicit's vectors, by our lists and metrics."""
-    from divmf.metrics import measure
-    from divmf.topk import TopK
+    from divmf.ranking.lists import TopK
+    from divmf.ranking.metrics import measure
 
     lists = TopK.from_factors(model.user_factors, model.item_factors, split.train, K)
     return measure(lists, split.valid.matrix)["ndcg"]

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from divmf.split import Split
+    from divmf.data.split import Split
 
 settings.register_profile("divmf", deadline=None)  # a busy machine is not a failure
 settings.load_profile("divmf")
@@ -30,7 +30,7 @@ def one_thread() -> None:
     import torch
 
     import divmf.kernels
-    import divmf.model  # noqa: F401  (both set the threads when they are loaded)
+    import divmf.models.mf  # noqa: F401  (both set the threads when they are loaded)
 
     torch.set_num_threads(1)
     numba.set_num_threads(1)
@@ -73,7 +73,7 @@ def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def split() -> "Split":
     """A marketplace small enough to train on in a moment."""
-    from divmf.datasets import marketplace
+    from divmf.data.datasets import marketplace
 
     return marketplace(users=120, items=60, interactions=1500, seed=1).leave_one_out(0)
 
@@ -118,10 +118,10 @@ def divmf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`divmf train synthetic:60x40x900`, of a few epochs; not to be changed."""
-    from divmf.config import TrainConfig
-    from divmf.datasets import open_data
-    from divmf.fitting import fit
-    from divmf.runs import Run
+    from divmf.data.datasets import open_data
+    from divmf.models.config import TrainConfig
+    from divmf.train.fitting import fit
+    from divmf.train.runs import Run
 
     split, config = (
         open_data("synthetic:60x40x900").leave_one_out(0),
@@ -218,8 +218,8 @@ class Threads:
 
         with ThreadPoolExecutor(self.n_threads) as pool, pytest.MonkeyPatch.context() as patch:
             for name in ("size", "rank", "everyones", "shared", "total"):
-                patch.setattr(f"divmf.comm.{name}", getattr(self, name))
-            patch.setattr("divmf.scans.SMALL", 1)  # no log is too small to be shared
+                patch.setattr(f"divmf.engine.comm.{name}", getattr(self, name))
+            patch.setattr("divmf.data.scans.SMALL", 1)  # no log is too small to be shared
             done = [pool.submit(of_rank, rank) for rank in range(self.n_threads)]
             errors = [error for each in done if (error := each.exception())]
         # who waits while another fails finds the barrier broken: that is not what went wrong

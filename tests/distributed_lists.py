@@ -4,11 +4,12 @@ import json
 import sys
 from pathlib import Path
 
-from divmf import comm, scans
+from divmf.data import scans
+from divmf.data.fingerprint import fingerprint
+from divmf.data.interactions import Interactions
+from divmf.data.parts import write_part
+from divmf.engine import comm
 from divmf.estimator import load
-from divmf.fingerprint import fingerprint
-from divmf.interactions import Interactions
-from divmf.parts import write_part
 
 
 def main(log: str, run: str, folder: Path) -> None:

@@ -9,23 +9,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from divmf import comm
-from divmf.config import TrainConfig
-from divmf.datasets import load, marketplace
-from divmf.diversity import diversity_gradient
-from divmf.fitting import fit
-from divmf.ids import Array
-from divmf.metrics import measure
-from divmf.model import MF
-from divmf.prices import Bonus, Market, solve
-from divmf.runs import Run
-from divmf.sampling import submatrices
-from divmf.softmax import softmax_gradient
-from divmf.split import Split
-from divmf.stakes import stake_of, stakes_of
-from divmf.steps import by_autograd, on_all_rows, on_touched_rows
-from divmf.topk import TopK, recommend
-from divmf.training import epoch_rng, optimisers_of
+from divmf.data.datasets import load, marketplace
+from divmf.data.split import Split
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.market.prices import Bonus, Market, solve
+from divmf.market.stakes import stake_of, stakes_of
+from divmf.models.config import TrainConfig
+from divmf.models.diversity import diversity_gradient
+from divmf.models.epochs import epoch_rng, optimisers_of
+from divmf.models.full_softmax import softmax_gradient
+from divmf.models.mf import MF
+from divmf.models.sampling import submatrices
+from divmf.models.steps import by_autograd, on_all_rows, on_touched_rows
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import measure
+from divmf.ranking.retrieval import recommend
+from divmf.train.fitting import fit
+from divmf.train.runs import Run
 
 EXACT = {"softmax in float32", "diversity in float32", "prices", "metrics", "stakes"}  # of these every bit is the same
 

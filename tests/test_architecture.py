@@ -1,77 +1,83 @@
-"""Imports only point down the ladder, and `import divmf` costs next to nothing."""
+"""Packages import those below them only, modules never in circles, and `import divmf` costs next to nothing."""
 
 import ast
 import subprocess
 import sys
 import time
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import divmf
 
 SOURCE = Path(divmf.__file__).parent
-LADDER = [
-    ["forked"],
-    ["ids", "threads", "config", "clock", "times", "device", "masking"],
-    ["comm", "order"],
-    ["files"],
-    ["tables"],
-    ["scans", "parts", "outputs"],
-    ["interactions", "model", "losses"],
-    ["kernels"],
-    ["split", "select", "sampling", "schema"],
-    ["fingerprint"],
-    ["stored", "weights", "unmask", "topk", "bootstrap", "describe", "marketplace", "stakes"],
-    ["softmax", "diversity", "steps", "prices", "metrics", "datasets"],
-    ["training"],
-    ["models"],
-    ["market"],
-    ["plan"],
-    ["calibrate"],
-    ["curve"],
-    ["rerank", "runs"],
-    ["tuning", "audit"],
-    ["fitting"],
-    ["estimator"],
-    ["experiments"],
-    ["report"],
-    ["cli"],
-    ["__init__", "__main__"],
+# a package imports from those to its right only: docs/architecture.md has the same line
+RULE = [
+    "cli",
+    "serve",
+    "reports",
+    "estimator",
+    "train",
+    "rerank",
+    "market",
+    "models",
+    "ranking",
+    "data",
+    "kernels",
+    "engine",
 ]
-# the fluent data.leave_one_out(), promised by the public surface, calls a function one step up
-ALLOWED = {("interactions", "split")}
+# the fluent data.leave_one_out(), promised by the public surface, calls a function of a module that needs interactions
+ALLOWED = {("data.interactions", "data.split")}
 
 
-def room(path: Path) -> str:
-    relative = path.relative_to(SOURCE)
-    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-def imported_rooms(path: Path) -> set[str]:
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+MODULES = {name_of(path): path for path in SOURCE.rglob("*.py")}
+
+
+def imported(path: Path) -> set[str]:
+    """The modules a file imports, by what they are: `from divmf.market import solve` imports market.solve."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "divmf":
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("divmf."):
-            found.add((node.module or "").split(".")[1])
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "divmf":
+            base = (node.module or "").removeprefix("divmf").removeprefix(".")
+            for alias in node.names:
+                deeper = f"{base}.{alias.name}".removeprefix(".")
+                found.add(deeper if deeper in MODULES else base)
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("divmf.")}
-    return found
+            found |= {alias.name.removeprefix("divmf.") for alias in node.names if alias.name.startswith("divmf.")}
+    return found - {""}
 
 
-def test_every_room_stands_on_the_ladder() -> None:
-    rooms = {room(path) for path in SOURCE.rglob("*.py")}
-    assert rooms == {name for step in LADDER for name in step}
+def test_the_folder_shows_the_architecture() -> None:
+    assert {room(name) for name in MODULES} <= {*RULE, "__init__", "__main__"}
+    assert len(list(SOURCE.glob("*.py"))) <= 12
 
 
-def test_imports_only_point_down() -> None:
-    level = {name: height for height, step in enumerate(LADDER) for name in step}
-    upward = set()
-    for path in SOURCE.rglob("*.py"):
-        here = room(path)
-        for other in imported_rooms(path) - {here}:
-            if level[other] >= level[here] and here != "__init__" and (here, other) not in ALLOWED:
-                upward.add((here, other))
+def test_packages_import_only_those_below_them() -> None:
+    level = {name: place for place, name in enumerate([*RULE])}
+    upward = {
+        (here, other)
+        for here, path in MODULES.items()
+        for other in imported(path)
+        if room(here) in level and room(other) != room(here) and level[room(other)] < level[room(here)]
+    }
     assert not upward
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    below = {
+        here: {other for other in imported(path) if other != here and (here, other) not in ALLOWED}
+        for here, path in MODULES.items()
+        if here not in ("__init__", "__main__")
+    }
+    list(TopologicalSorter(below).static_order())  # raises CycleError, which names the circle
 
 
 def test_importing_divmf_is_silent_and_loads_neither_torch_nor_charts() -> None:

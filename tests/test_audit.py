@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divmf.audit import LeftOut, Subject, Trial, accuracy, in_words, kept, knobs, trials
-from divmf.bootstrap import mean_estimates
-from divmf.curve import Point
-from divmf.interactions import Interactions
-from divmf.metrics import compare, evaluate
-from divmf.report.audit import figures, sections
-from divmf.report.audit_files import document_of, exposure_table, reranker_table
-from divmf.report.findings import Findings
-from divmf.report.page import write_page
+from divmf.data.interactions import Interactions
+from divmf.data.split import Split
+from divmf.ranking.bootstrap import mean_estimates
+from divmf.ranking.curve import Point
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import compare, evaluate
+from divmf.reports.audit import figures, sections
+from divmf.reports.audit_files import document_of, exposure_table, reranker_table
+from divmf.reports.audit_numbers import LeftOut, Subject, Trial, accuracy, in_words, kept, knobs, trials
+from divmf.reports.findings import Findings
+from divmf.reports.page import write_page
 from divmf.rerank import METHODS
-from divmf.split import Split
-from divmf.topk import TopK
 
 K, WIDTH = 3, 12
 

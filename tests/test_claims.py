@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divmf.curve import Curve, Point
-from divmf.experiments.claims import (
+from divmf.ranking.curve import Curve, Point
+from divmf.reports.experiments.claims import (
     FAILED,
     HELD,
     PART,
@@ -22,8 +22,8 @@ from divmf.experiments.claims import (
     ndcg_at,
     over_seeds,
 )
-from divmf.experiments.questions import CLAIMS, better_version, higher_ndcg, lower_gini, meeting
-from divmf.experiments.recipe import QUESTIONS, read_question
+from divmf.reports.experiments.questions import CLAIMS, better_version, higher_ndcg, lower_gini, meeting
+from divmf.reports.experiments.recipe import QUESTIONS, read_question
 
 numbers = st.floats(-100, 100, allow_nan=False)
 

@@ -18,8 +18,8 @@ from safetensors.numpy import load_file
 from divmf.cli import explain, main
 from divmf.cli.console import strict
 from divmf.cli.inputs import read_users
-from divmf.datasets import marketplace
-from divmf.interactions import Interactions
+from divmf.data.datasets import marketplace
+from divmf.data.interactions import Interactions
 
 QUICK = ["--k", "3", "--dim", "8", "--unmask", "10", "--accuracy-epochs", "3", "--diversity-epochs", "4",
          "--learning-rate", "0.02", "--diversity-rate", "0.02", "--preset", "paper"]  # fmt: skip
@@ -224,7 +224,7 @@ def test_lists_for_some_users_in_other_formats(divmf: Any, log: Path, tmp_path: 
     for ending in ("csv", "tsv", "jsonl", "parquet"):
         path = tmp_path / f"lists.{ending}"
         assert divmf("recommend", run, "-o", path, "--users", tmp_path / "users.csv", "--k", 2, "--epoch", 0).code == 0
-        from divmf.tables import read_table
+        from divmf.data.tables import read_table
 
         assert read_table(path)["user_id"].unique().sort().to_list() == wanted.to_list()
 
@@ -463,9 +463,9 @@ def test_evaluate_names_the_file_that_is_wrong_and_counts_users_without_a_list(d
 
 
 def test_rerank_with_a_run_scales_over_all_that_its_users_have_not_met(divmf: Any, log: Path, tmp_path: Path) -> None:
+    from divmf.ranking.lists import TopK
     from divmf.rerank import kwon, lowest_scores
-    from divmf.runs import Run
-    from divmf.topk import TopK
+    from divmf.train.runs import Run
 
     folder, wide = tmp_path / "run", tmp_path / "wide.parquet"
     divmf("train", log, "-o", folder, *QUICK, "-q")
@@ -546,7 +546,7 @@ def test_a_loss_that_is_no_number_ends_with_one_line_and_keeps_what_was_done(
     divmf: Any, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
-    monkeypatch.setattr("divmf.training.diversity_gradient", lambda *_: math.nan)
+    monkeypatch.setattr("divmf.models.epochs.diversity_gradient", lambda *_: math.nan)
     done = divmf("train", log, "-o", run, *QUICK)
     assert done.code == 1
     assert "diversity loss became nan; choose a smaller learning rate" in done.err.splitlines()[-1]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from divmf.clock import Clock
+from divmf.engine.clock import Clock
 
 
 def ticking(times: list[float]) -> Callable[[], float]:

@@ -6,13 +6,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from divmf.config import TrainConfig
-from divmf.curve import Curve, Point
-from divmf.datasets import marketplace
-from divmf.experiments.compare import crossing, markdown, matched, rivals, table_of
-from divmf.fitting import fit
-from divmf.metrics import measure
-from divmf.runs import Run
+from divmf.data.datasets import marketplace
+from divmf.models.config import TrainConfig
+from divmf.ranking.curve import Curve, Point
+from divmf.ranking.metrics import measure
+from divmf.reports.experiments.compare import crossing, markdown, matched, rivals, table_of
+from divmf.train.fitting import fit
+from divmf.train.runs import Run
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from divmf.curve import Curve, Point
-from divmf.report.charts import curve_chart
-from divmf.report.compared import Comparison
-from divmf.report.comparison import answer, at_losses, choosing, next_steps, reason, sections
-from divmf.report.methods import in_short, rerank_command
-from divmf.report.page import write_page
-from divmf.report.section import cell, duration, listing, relative
+from divmf.data.split import Split
+from divmf.ranking.curve import Curve, Point
+from divmf.reports.charts import curve_chart
+from divmf.reports.compared import Comparison
+from divmf.reports.comparison import answer, at_losses, choosing, next_steps, reason, sections
+from divmf.reports.methods import in_short, rerank_command
+from divmf.reports.page import write_page
+from divmf.reports.section import cell, duration, listing, relative
 from divmf.rerank import METHODS
-from divmf.split import Split
 
 # (validation nDCG, validation Gini, test Gini) at three settings, from the model itself to the strongest
 NUMBERS = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divmf.curve import Curve, Point
+from divmf.ranking.curve import Curve, Point
 
 
 def point(phase, epoch, ndcg, gini, coverage=0.5, test=None, **more):

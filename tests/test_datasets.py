@@ -17,9 +17,9 @@ import pytest
 from polars.testing import assert_frame_equal
 from scipy.sparse.linalg import svds
 
-from divmf import datasets
-from divmf.datasets import KNOWN, describe, fetch, find, load, marketplace, open_data, skew_chart
-from divmf.interactions import Interactions
+from divmf.data import datasets
+from divmf.data.datasets import KNOWN, describe, fetch, find, load, marketplace, open_data, skew_chart
+from divmf.data.interactions import Interactions
 
 RAW = {  # small files of the true formats, and the interactions in them
     "ml-100k": (b"196\t242\t3\t881250949\n186\t302\t3\t891717742\n", [(186, 302, 891717742), (196, 242, 881250949)]),
@@ -453,7 +453,7 @@ def test_a_small_log_is_described_as_worked_out_by_hand():
 
 
 def test_skew_is_measured_as_it_is_for_recommendations():
-    metrics = pytest.importorskip("divmf.metrics")
+    metrics = pytest.importorskip("divmf.ranking.metrics")
     counts = np.random.default_rng(0).integers(1, 30, 57)
     found = describe(from_popularity(counts.tolist()))
     assert found.gini == pytest.approx(metrics.gini(counts), rel=1e-12)
@@ -561,7 +561,7 @@ def test_downloads_come_by_https_alone():
 @pytest.mark.parametrize("name", ["log.csv.gz", "log.csv.bz2", "ml-1m.zip"])
 def test_an_archive_that_fills_the_memory_is_refused(name, tmp_path, monkeypatch):
     # 52 kB became 1 GB
-    monkeypatch.setattr("divmf.tables.SMALL_ENOUGH", 1 << 20)
+    monkeypatch.setattr("divmf.data.tables.SMALL_ENOUGH", 1 << 20)
     content, path = b"user_id,item_id\n" + b"1,1\n" * 4_000_000, tmp_path / name
     if name.endswith("zip"):
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

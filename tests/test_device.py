@@ -1,10 +1,10 @@
 import torch
 
-from divmf.config import TrainConfig
-from divmf.device import device_of
+from divmf.engine.device import device_of
 from divmf.estimator import DivMF
-from divmf.fitting import fit
-from divmf.runs import Run
+from divmf.models.config import TrainConfig
+from divmf.train.fitting import fit
+from divmf.train.runs import Run
 
 
 def test_auto_is_the_cpu_where_there_is_no_gpu(monkeypatch):

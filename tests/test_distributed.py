@@ -16,10 +16,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import distributed_work as work
-from divmf import comm
-from divmf.datasets import marketplace
-from divmf.runs import Run
-from divmf.topk import recommend
+from divmf.data.datasets import marketplace
+from divmf.engine import comm
+from divmf.ranking.retrieval import recommend
+from divmf.train.runs import Run
 
 EXACT_RUNS = ("softmax and market", "softmax and prices")  # of these every bit is the same
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "DIVMF_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
@@ -228,8 +228,8 @@ def test_alone_nothing_is_sent_and_everything_comes_back() -> None:
 
 
 def test_data_that_is_not_shared_out_is_refused_by_several(monkeypatch: pytest.MonkeyPatch, split: Any) -> None:
-    from divmf.config import TrainConfig
-    from divmf.fitting import check_fits
+    from divmf.models.config import TrainConfig
+    from divmf.train.fitting import check_fits
 
     monkeypatch.setattr(comm, "size", lambda: 2)
     with pytest.raises(ValueError, match=r"split\.of_process"):

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch.testing import assert_close
 
-from divmf import diversity, losses
-from divmf.config import TrainConfig, TrainingDiverged
-from divmf.diversity import UNREACHABLE, Lengths, diversity_gradient, gradient_by_chunks
 from divmf.kernels.best import LANES, best_of_row
 from divmf.kernels.diversity import rows_at_once
-from divmf.model import MF
-from divmf.select import top
+from divmf.models import diversity, losses
+from divmf.models.config import TrainConfig, TrainingDiverged
+from divmf.models.diversity import UNREACHABLE, Lengths, diversity_gradient, gradient_by_chunks
+from divmf.models.mf import MF
+from divmf.ranking.select import top
 
 
 def some_block(seed: int, n_users: int = 40, n_items: int = 70, tied: bool = False) -> tuple[MF, sparse.csr_array]:
@@ -205,9 +205,9 @@ def test_what_is_too_much_to_remember_is_left_to_the_chunks(monkeypatch: pytest.
 THREADS = """
 import hashlib, numpy as np, torch
 from scipy import sparse
-from divmf.model import MF
-from divmf.config import TrainConfig
-from divmf.diversity import diversity_gradient
+from divmf.models.mf import MF
+from divmf.models.config import TrainConfig
+from divmf.models.diversity import diversity_gradient
 rng = np.random.default_rng(0)
 users, items = (torch.tensor(rng.normal(size=(n, 8)), dtype=torch.float32) for n in (700, 300))
 model = MF(users, items, torch.zeros(300))

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import divmf
-from divmf.datasets import marketplace
+from divmf.data.datasets import marketplace
 
 
 @pytest.fixture(scope="module")

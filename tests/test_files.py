@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from divmf import files
-from divmf.files import append_line, read_json, replacing, write_json
+from divmf.engine import files
+from divmf.engine.files import append_line, read_json, replacing, write_json
 
 
 @pytest.mark.parametrize("torn", ["", '{"phase": "diver', '{"phase": "diversity"}'])

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from divmf import fingerprint as module
-from divmf.datasets import marketplace
-from divmf.fingerprint import OF_BYTE, OF_ID, OF_ITEM, OF_PLACE, OF_USER, fingerprint, sum_of_ids, sum_of_pairs
-from divmf.interactions import Interactions
+from divmf.data import fingerprint as module
+from divmf.data.datasets import marketplace
+from divmf.data.fingerprint import OF_BYTE, OF_ID, OF_ITEM, OF_PLACE, OF_USER, fingerprint, sum_of_ids, sum_of_pairs
+from divmf.data.interactions import Interactions
 
 WORD = 2**64
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from divmf import tuning
-from divmf.config import TrainConfig, TrainingDiverged
-from divmf.curve import Point
-from divmf.datasets import marketplace
-from divmf.fitting import Training, converged, fit, measure_both
-from divmf.runs import Run
-from divmf.split import Split
+from divmf.data.datasets import marketplace
+from divmf.data.split import Split
+from divmf.models.config import TrainConfig, TrainingDiverged
+from divmf.ranking.curve import Point
+from divmf.train import tuning
+from divmf.train.fitting import Training, converged, fit, measure_both
+from divmf.train.runs import Run
 
 SHARED: dict[str, Any] = {"k": 3, "dim": 8, "accuracy_epochs": 6, "diversity_epochs": 5}
 SETTINGS: dict[str, Any] = SHARED | {"accuracy": "bpr", "method": "divmf", "unmask": 10, "patience": 2,
@@ -206,7 +206,7 @@ def test_divergence_keeps_the_points_before_it(tmp_path: Path, split: Split, mon
         if point.phase == "diversity":
             break
     before = numbers(run)
-    monkeypatch.setattr("divmf.training.diversity_gradient", lambda *_: torch.nan)
+    monkeypatch.setattr("divmf.models.epochs.diversity_gradient", lambda *_: torch.nan)
     with pytest.raises(TrainingDiverged):
         next(points)
     assert numbers(run) == before

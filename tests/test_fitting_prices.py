@@ -13,16 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import divmf
-from divmf import prices, tuning
-from divmf.config import TrainConfig, TrainingDiverged
-from divmf.curve import Curve, Point
-from divmf.datasets import marketplace
-from divmf.files import write_json
-from divmf.fitting import FINEST, GROWTH, Stall, end_of, measure_both, refine, rho_between
-from divmf.prices import TOLERANCE
-from divmf.runs import Run
-from divmf.split import Split
-from divmf.tuning import better, mean_of, trial, tuned
+from divmf.data.datasets import marketplace
+from divmf.data.split import Split
+from divmf.engine.files import write_json
+from divmf.market import prices
+from divmf.market.prices import TOLERANCE
+from divmf.models.config import TrainConfig, TrainingDiverged
+from divmf.ranking.curve import Curve, Point
+from divmf.train import tuning
+from divmf.train.fitting import FINEST, GROWTH, Stall, end_of, measure_both, refine, rho_between
+from divmf.train.runs import Run
+from divmf.train.tuning import better, mean_of, trial, tuned
 
 CONFIG = TrainConfig(method="prices", k=3, dim=8, l2=2.0, learning_rate=0.2, accuracy_epochs=15)
 

@@ -23,10 +23,10 @@ from benchmarks.frontier import (
     worth,
 )
 
-from divmf.datasets import marketplace
+from divmf.data.datasets import marketplace
+from divmf.engine.files import read_json, write_json
 from divmf.estimator import DivMF, Recommender
-from divmf.files import read_json, write_json
-from divmf.model import MF
+from divmf.models.mf import MF
 
 
 def test_the_best_that_each_loss_allows_is_averaged() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divmf.ids import as_ids, id_table, numbers_of, same_ids
+from divmf.data.ids import as_ids, id_table, numbers_of, same_ids
 
 
 def test_the_number_of_an_id_is_its_place_in_the_sorted_table():

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from divmf.interactions import Interactions
-from divmf.order import last_of_each
+from divmf.data.interactions import Interactions
+from divmf.data.order import last_of_each
 
 PAIRS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=60)
 EVENTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=40)

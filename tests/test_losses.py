@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from divmf import losses
-from divmf.metrics import coverage, entropy, gini
-from divmf.select import top
+from divmf.models import losses
+from divmf.ranking.metrics import coverage, entropy, gini
+from divmf.ranking.select import top
 
 
 def scores_of(seed: int, rows: int, n_items: int) -> torch.Tensor:

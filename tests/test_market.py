@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from divmf.config import TrainConfig
-from divmf.datasets import marketplace
-from divmf.fitting import Exchange, fit
+from divmf.data.datasets import marketplace
+from divmf.data.split import Split
+from divmf.engine.threads import workers
 from divmf.kernels.market import ONE, Terms, gain_of
 from divmf.market.bonus import Bonus
 from divmf.market.columns import KINDS, Finder, GivenLists, Held
 from divmf.market.solve import Lists, Market, solve
 from divmf.market.values import exposure_weights, slot_weights
+from divmf.models.config import TrainConfig
 from divmf.models.scorer import Blocks, Factors, ItemItem
-from divmf.runs import Run
-from divmf.split import Split
-from divmf.threads import workers
+from divmf.train.fitting import Exchange, fit
+from divmf.train.runs import Run
 
 Array = NDArray[Any]
 
@@ -359,7 +359,7 @@ def test_threads_give_the_same_candidates(split: Split, monkeypatch: pytest.Monk
     made = []
     for threads in (1, 3):
         pool = type(workers())(threads)
-        monkeypatch.setattr("divmf.threads.workers", lambda pool=pool: pool)
+        monkeypatch.setattr("divmf.engine.threads.workers", lambda pool=pool: pool)
         finder = Finder(Factors.from_arrays(*vectors), Held.of(split), np.ones(split.n_users, np.float32), 8)
         discount = np.linspace(0, 1, split.n_items)
         columns, beyond = finder.find(discount, np.zeros((0, split.n_users, 4), dtype=np.int32))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divmf.masking import masked
+from divmf.engine.masking import masked
 
 SECRET = "hunter2/&@!"
 URI = f"postgresql://me:{quote(SECRET, safe='')}@db.example.org:5432/shop"

@@ -11,11 +11,11 @@ import pytest
 
 CODE = """
 from pathlib import Path
-from divmf.datasets import marketplace
+from divmf.data.datasets import marketplace
 from divmf.estimator import Recommender
-from divmf.fitting import fit
-from divmf.runs import Run
-from divmf.config import TrainConfig
+from divmf.train.fitting import fit
+from divmf.train.runs import Run
+from divmf.models.config import TrainConfig
 import tempfile
 
 split = marketplace(70_000, 44_000, 1_500_000, seed=0).leave_one_out(0)
@@ -78,8 +78,8 @@ def test_the_audit_of_a_million_lists_needs_less_than_two_gigabytes(tmp_path: Pa
 READING = """
 import sys
 from pathlib import Path
-from divmf import comm
-from divmf.interactions import Interactions
+from divmf.engine import comm
+from divmf.data.interactions import Interactions
 
 def status(name):
     lines = Path("/proc/self/status").read_text().splitlines()

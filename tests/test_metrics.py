@@ -18,8 +18,9 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.metrics import ndcg_score
 
-from divmf.interactions import Interactions
-from divmf.metrics import (
+from divmf.data.interactions import Interactions
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import (
     METRICS,
     Estimate,
     compare,
@@ -31,7 +32,6 @@ from divmf.metrics import (
     measure_each,
     sum_of_places,
 )
-from divmf.topk import TopK
 
 COUNTS = arrays(np.int64, st.integers(1, 30), elements=st.integers(0, 50))
 

@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 
 import divmf as package
+from divmf.data.interactions import Interactions
+from divmf.data.tables import as_numbers, write_table
+from divmf.engine.masking import printable
 from divmf.estimator import DivMF, load
-from divmf.interactions import Interactions
-from divmf.masking import printable
-from divmf.tables import as_numbers, write_table
-from divmf.topk import TopK
+from divmf.ranking.lists import TopK
 
 PAIRS = pl.DataFrame({"user_id": ["a", "a", "a", "b", "b", "b"], "item_id": ["x", "y", "z", "x", "y", "z"]})
 ODD_SCORES = {
@@ -67,7 +67,7 @@ def test_a_panic_that_nobody_foresaw_is_one_line(divmf: Any, monkeypatch: pytest
     def open_data(*_: Any) -> None:
         raise panic("index out of range\nand eighty lines")
 
-    monkeypatch.setattr("divmf.datasets.open_data", open_data)
+    monkeypatch.setattr("divmf.data.datasets.open_data", open_data)
     done = divmf("data", "describe", "synthetic")
     assert done.code == 1
     assert done.err == "divmf: polars cannot work on this: index out of range; check the types of the columns\n"

@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from divmf import files
+from divmf.data.outputs import OF_RUN, protect
+from divmf.engine import files
 from divmf.estimator import load
-from divmf.outputs import OF_RUN, protect
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -154,7 +154,7 @@ def test_folders_change_places(tmp_path: Path, can: bool, monkeypatch: pytest.Mo
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from divmf import files
+from divmf.engine import files
 from divmf.estimator import load
 at, run, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 step = 0

@@ -10,17 +10,18 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from torch import Tensor
 
-from divmf.config import TrainConfig
-from divmf.datasets import marketplace
-from divmf.diversity import Lengths, diversity_gradient
-from divmf.fitting import fit
-from divmf.metrics import measure
-from divmf.model import MF
-from divmf.runs import Run
-from divmf.sampling import slabs, submatrices
-from divmf.split import Split
-from divmf.topk import TopK, recommend
-from divmf.training import epoch_rng, joint_epoch, optimisers_of
+from divmf.data.datasets import marketplace
+from divmf.data.split import Split
+from divmf.models.config import TrainConfig
+from divmf.models.diversity import Lengths, diversity_gradient
+from divmf.models.epochs import epoch_rng, joint_epoch, optimisers_of
+from divmf.models.mf import MF
+from divmf.models.sampling import slabs, submatrices
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import measure
+from divmf.ranking.retrieval import recommend
+from divmf.train.fitting import fit
+from divmf.train.runs import Run
 
 
 def regularizers(scores: Tensor, kept: int, eps: float, skewed: int | None = None) -> tuple[Tensor, Tensor]:

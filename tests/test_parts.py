@@ -9,10 +9,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from divmf.cli.inputs import read_users
-from divmf.datasets import marketplace
-from divmf.fingerprint import fingerprint
-from divmf.parts import check_folder, is_folder, write_part
-from divmf.tables import read_table
+from divmf.data.datasets import marketplace
+from divmf.data.fingerprint import fingerprint
+from divmf.data.parts import check_folder, is_folder, write_part
+from divmf.data.tables import read_table
 
 TABLE = pl.DataFrame({"user_id": [1, 1, 2, 3, 3, 3], "item_id": list("abcabc")})
 
@@ -85,8 +85,8 @@ def test_processes_read_ranges_of_a_log_and_write_parts_of_the_lists(tmp_path, d
 
 
 def test_several_processes_do_not_write_one_file(tmp_path, divmf, monkeypatch):
-    monkeypatch.setattr("divmf.comm.size", lambda: 2)
-    monkeypatch.setattr("divmf.comm.rank", lambda: 0)
+    monkeypatch.setattr("divmf.engine.comm.size", lambda: 2)
+    monkeypatch.setattr("divmf.engine.comm.rank", lambda: 0)
     done = divmf("recommend", tmp_path, "-o", tmp_path / "lists.parquet")
     assert (done.code, done.out) == (2, "")
     assert "is one file, and there are 2 processes; name a folder, as lists/" in done.err

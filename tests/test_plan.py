@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divmf import calibrate as calibration
-from divmf.calibrate import calibrate
-from divmf.config import TrainConfig
 from divmf.market.columns import Finder, Held
+from divmf.market.prices import Market
+from divmf.models.config import TrainConfig
+from divmf.models.epochs import EPOCHS, epoch_rng, initial_model, optimisers_of
 from divmf.models.scorer import Factors
-from divmf.plan import Job, Network, Pace, memory, peak, seconds, wire
-from divmf.prices import Market
-from divmf.training import EPOCHS, epoch_rng, initial_model, optimisers_of
+from divmf.train import calibrate as calibration
+from divmf.train.calibrate import calibrate
+from divmf.train.plan import Job, Network, Pace, memory, peak, seconds, wire
 
 JOBS = st.builds(
     Job,

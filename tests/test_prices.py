@@ -18,12 +18,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import linprog
 
-from divmf import prices
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.prices import BINS, bid_in_turn, slack_of, step_prices, wanted
-from divmf.model import MF
-from divmf.prices import Bonus, Market, Prices, Standing, auction, follow, place_weights, solve, unit_of
-from divmf.topk import recommend
+from divmf.market import prices
+from divmf.market.prices import Bonus, Market, Prices, Standing, auction, follow, place_weights, solve, unit_of
+from divmf.models.mf import MF
+from divmf.ranking.retrieval import recommend
 
 BONUSES = ((0.01, 3.0, 1.0), (0.1, 0.5, 4.0), (1.0, 1000.0, 1.0), (1e-4, 6.0, 8.0), (1e-14, 6.0, 8.0))
 
@@ -205,7 +205,7 @@ def test_a_user_with_flat_scores_keeps_the_first_place_and_gives_the_last_by_han
 def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from divmf import threads
+    from divmf.engine import threads
 
     model, seen = some_model(100, 90, 3), some_seen(100, 90, 3)
     monkeypatch.setattr(prices, "ALONE", 0)

@@ -7,7 +7,7 @@ import pytest
 
 from divmf import Interactions
 from divmf.cli.inputs import split_by_time
-from divmf.datasets import open_data
+from divmf.data.datasets import open_data
 
 LOG = pl.DataFrame(
     {"user_id": [1, 1, 1, 2, 2, 3], "item_id": [10, 11, 12, 10, 12, 11], "rating": [5.0, 3.0, 4.0, 2.0, None, 4.5],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from divmf.datasets import marketplace
+from divmf.data.datasets import marketplace
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from markupsafe import Markup
 
-from divmf.curve import Curve, Point
-from divmf.interactions import Interactions
-from divmf.metrics import METRICS, Estimate, evaluate, gini, head_share, measure
-from divmf.report import charts
-from divmf.report.matched import matched_tables
-from divmf.report.page import run_report, write_page
-from divmf.report.rows import lorenz, shares_by_tenth
-from divmf.report.section import Figure, Section, Table, cell, number, signed
-from divmf.report.story import headline
-from divmf.split import leave_one_out
-from divmf.topk import TopK
+from divmf.data.interactions import Interactions
+from divmf.data.split import leave_one_out
+from divmf.ranking.curve import Curve, Point
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import METRICS, Estimate, evaluate, gini, head_share, measure
+from divmf.reports import chart_files, charts
+from divmf.reports.matched import matched_tables
+from divmf.reports.page import run_report, write_page
+from divmf.reports.rows import lorenz, shares_by_tenth
+from divmf.reports.section import Figure, Section, Table, cell, number, signed
+from divmf.reports.story import headline
 
 EVIL = "<script>alert(1)</script>"
 K = 2
@@ -255,7 +255,7 @@ def every_chart(split, lists, curve):
 @pytest.mark.parametrize("name", ["curve", "lorenz", "training", "exposure"])
 def test_every_chart_renders_as_a_picture(name, split, lists, curve, tmp_path):
     chart = every_chart(split, lists, curve)[name]
-    charts.save_chart(chart, tmp_path / "chart.png")
+    chart_files.save_chart(chart, tmp_path / "chart.png")
     picture = (tmp_path / "chart.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     width, height = (int.from_bytes(picture[at : at + 4]) for at in (16, 20))
@@ -267,7 +267,7 @@ def test_every_chart_renders_as_a_picture(name, split, lists, curve, tmp_path):
 def test_a_chart_is_saved_by_its_suffix(split, lists, curve, tmp_path):
     chart = every_chart(split, lists, curve)["lorenz"]
     for suffix in ("html", "svg", "json"):
-        charts.save_chart(chart, tmp_path / f"chart.{suffix}")
+        chart_files.save_chart(chart, tmp_path / f"chart.{suffix}")
     page = Page((tmp_path / "chart.html").read_text(encoding="utf-8"))
     assert loaded(page) == []
     assert (tmp_path / "chart.svg").read_text().startswith("<svg")
@@ -276,12 +276,12 @@ def test_a_chart_is_saved_by_its_suffix(split, lists, curve, tmp_path):
 
 def test_an_unknown_suffix_is_an_error_that_names_the_known_ones(split, lists, curve, tmp_path):
     with pytest.raises(ValueError, match=r"'.gif' is not a format of a chart; choose .html, .png, .svg or .json"):
-        charts.save_chart(every_chart(split, lists, curve)["lorenz"], tmp_path / "chart.gif")
+        chart_files.save_chart(every_chart(split, lists, curve)["lorenz"], tmp_path / "chart.gif")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_only_the_charts_module_loads_altair():
-    code = "import sys, divmf.report.page, divmf.report.story; sys.exit('altair' in sys.modules)"
+    code = "import sys, divmf.reports.page, divmf.reports.story; sys.exit('altair' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -476,7 +476,7 @@ HOSTILE = "</script><script>alert(1)</script>"
 
 
 def test_a_script_in_a_label_does_not_run_in_a_chart(curve, tmp_path):
-    charts.save_chart(charts.curve_chart({HOSTILE: curve}), tmp_path / "c.html")
+    chart_files.save_chart(charts.curve_chart({HOSTILE: curve}), tmp_path / "c.html")
     page = (tmp_path / "c.html").read_text()
     assert HOSTILE not in page
     assert page.count("alert(1)") == page.count(r"\u003cscript\u003ealert(1)\u003c/script\u003e") > 0

@@ -12,14 +12,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from divmf.config import TrainConfig
-from divmf.curve import Curve
-from divmf.datasets import KNOWN, marketplace, resolve
-from divmf.diversity import Lengths
-from divmf.experiments import lab as lab_room
-from divmf.experiments.lab import Lab
-from divmf.experiments.recipe import QUESTIONS, Recipe, Sweep, read_question, read_recipe, recipe_names
-from divmf.experiments.reproduce import (
+from divmf.data.datasets import KNOWN, marketplace, resolve
+from divmf.data.interactions import Interactions
+from divmf.data.split import Split
+from divmf.models.config import TrainConfig
+from divmf.models.diversity import Lengths
+from divmf.ranking.curve import Curve
+from divmf.reports.experiments import lab as lab_room
+from divmf.reports.experiments.lab import Lab
+from divmf.reports.experiments.recipe import QUESTIONS, Recipe, Sweep, read_question, read_recipe, recipe_names
+from divmf.reports.experiments.reproduce import (
     Answer,
     claim_folder,
     point_of,
@@ -27,11 +29,9 @@ from divmf.experiments.reproduce import (
     work,
     write_answer,
 )
-from divmf.fitting import fit
-from divmf.interactions import Interactions
 from divmf.rerank import METHODS
-from divmf.runs import Run
-from divmf.split import Split
+from divmf.train.fitting import fit
+from divmf.train.runs import Run
 
 RECIPE = """
 title = "a tiny marketplace"
@@ -242,9 +242,9 @@ def test_nothing_is_trained_or_reranked_twice(
     def never(*arguments: Any, **settings: Any) -> Any:
         raise AssertionError("made again")
 
-    monkeypatch.setattr("divmf.training.accuracy_epoch", never)
-    monkeypatch.setattr("divmf.fitting.EPOCHS", {"accuracy": never, "diversity": never})
-    monkeypatch.setattr("divmf.fitting.follow", never)
+    monkeypatch.setattr("divmf.models.epochs.accuracy_epoch", never)
+    monkeypatch.setattr("divmf.train.fitting.EPOCHS", {"accuracy": never, "diversity": never})
+    monkeypatch.setattr("divmf.train.fitting.follow", never)
     monkeypatch.setattr(lab_room, "sweep_points", never)
     steps, answers = finished(work(folder, data, recipe, QUESTIONS, 2))
     assert steps == 0
@@ -405,8 +405,8 @@ def test_a_browser_draws_every_figure(done: tuple[Path, dict[str, Any]], look_at
 
 
 def test_figure_2_is_of_the_data_before_the_core() -> None:
-    from divmf.describe import describe
-    from divmf.report.reproduce import Reproduction, background
+    from divmf.data.describe import describe
+    from divmf.reports.reproduce import Reproduction, background
 
     raw = marketplace(users=300, items=200, interactions=3000, seed=3)
     core = raw.k_core(5)

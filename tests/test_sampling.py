@@ -7,10 +7,10 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
+from divmf.engine.threads import Place
 from divmf.kernels.shuffle import shuffled
-from divmf.sampling import dealt, slabs, submatrices
-from divmf.threads import Place
+from divmf.models.sampling import dealt, slabs, submatrices
 
 
 def some_data(n_users: int = 30, n_items: int = 20, seed: int = 0) -> Interactions:

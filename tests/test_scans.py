@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from divmf import comm, scans
-from divmf.datasets import open_data
-from divmf.interactions import Interactions
-from divmf.order import blocks_of_users, in_order
-from divmf.scans import parquet_parts
-from divmf.split import PARTS, Split
+from divmf.data import scans
+from divmf.data.datasets import open_data
+from divmf.data.interactions import Interactions
+from divmf.data.order import blocks_of_users, in_order
+from divmf.data.scans import parquet_parts
+from divmf.data.split import PARTS, Split
+from divmf.engine import comm
 
 EVENTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7), st.integers(0, 4)), min_size=8, max_size=60)
 TYPES = {
@@ -94,7 +95,7 @@ def test_rows_are_ordered_in_blocks_as_they_are_all_together(events, timed, rows
     users, items, times = np.array(events, dtype=np.int32).T
     together = in_order(users, items, times.astype(np.int64) if timed else None, (10, 8))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("divmf.order.blocks_of_users", lambda ends: blocks_of_users(ends, rows))
+        patch.setattr("divmf.data.order.blocks_of_users", lambda ends: blocks_of_users(ends, rows))
         in_blocks = in_order(users, items, times.astype(np.int64) if timed else None, (10, 8))
     for one, other in zip(together, in_blocks, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -228,7 +229,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, divmf: Any) -> None:
 
 def test_a_folder_of_everything_is_refused_after_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # `train .` in a home folder looked for parquet files for ever
-    monkeypatch.setattr("divmf.scans.MOST_NAMES", 20)
+    monkeypatch.setattr("divmf.data.scans.MOST_NAMES", 20)
     for number in range(21):
         (tmp_path / f"{number}.txt").touch()
     with pytest.raises(ValueError, match="holds more than 20 files; name the folder of parquet parts itself"):

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from divmf.curve import Point
 from divmf.estimator import DivMF, load
-from divmf.runs import Run
-from divmf.schema import MODEL, POINT, fitting
+from divmf.ranking.curve import Point
+from divmf.train.runs import Run
+from divmf.train.schema import MODEL, POINT, fitting
 
 
 def change(path: Path, how: Callable[[dict[str, Any]], Any]) -> None:

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from divmf.select import fill_seen, top, top_by_sorting
+from divmf.ranking.select import fill_seen, top, top_by_sorting
 
 # few distinct values, so that most rows have ties; the special ones among them
 VALUES = st.sampled_from([-np.inf, np.nan, -1.5, -0.0, 0.0, 0.25, 1.0, 3.0, np.inf])

@@ -16,10 +16,11 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from torch.testing import assert_close
 
-from divmf import losses, threads
+from divmf.engine import threads
 from divmf.kernels.rows import exp_row
-from divmf.model import MF
-from divmf.softmax import by_autograd, by_kernel, l2_of_rows, softmax_gradient
+from divmf.models import losses
+from divmf.models.full_softmax import by_autograd, by_kernel, l2_of_rows, softmax_gradient
+from divmf.models.mf import MF
 
 
 def some_model(n_users: int, n_items: int, seed: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> MF:
@@ -92,7 +93,7 @@ def test_which_way_is_taken_depends_on_the_precision(monkeypatch: pytest.MonkeyP
         return watched
 
     for way in (by_kernel, by_autograd):
-        monkeypatch.setattr(f"divmf.softmax.{way.__name__}", spy(way))
+        monkeypatch.setattr(f"divmf.models.full_softmax.{way.__name__}", spy(way))
     for dtype in (torch.float32, torch.float64):
         softmax_gradient(some_model(5, 4, 0, dtype), some_met(5, 4, 0), 0.1)
     assert taken == ["by_kernel", "by_autograd"]
@@ -190,7 +191,7 @@ def test_parts_are_all_rows_in_order_and_fewer_where_sums_are_large() -> None:
 @pytest.mark.parametrize(("given", "says"), [("3", "3"), ("0", "not a number of threads"), ("two", "not a number of")])
 def test_the_number_of_threads_can_be_set(given: str, says: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "from divmf.threads import threads; print(threads())"],
+        [sys.executable, "-c", "from divmf.engine.threads import threads; print(threads())"],
         env=os.environ | {"DIVMF_THREADS": given}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert says in (done.stdout or done.stderr)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from divmf.interactions import Interactions
-from divmf.split import PARTS, Split, counts_per_user, hold_out, leave_one_out, users_in_train_only
+from divmf.data.interactions import Interactions
+from divmf.data.split import PARTS, Split, counts_per_user, hold_out, leave_one_out, users_in_train_only
 
 EVENTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 8), st.integers(0, 4)), min_size=1, max_size=60)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divmf import Interactions
-from divmf.times import as_moment
+from divmf.data.times import as_moment
 
 
 def log_of(times: list[int], users: int = 4, items: int = 5, seed: int = 0) -> Interactions:

@@ -8,18 +8,18 @@ import pytest
 import torch
 from scipy import sparse
 
-from divmf.config import TrainConfig
-from divmf.datasets import marketplace
+from divmf.data.datasets import marketplace
+from divmf.data.interactions import Interactions
+from divmf.data.split import Split
+from divmf.engine.arrays import Array
 from divmf.estimator import DivMF, load
-from divmf.fitting import fit
-from divmf.ids import Array
-from divmf.interactions import Interactions
-from divmf.model import MF
-from divmf.prices import place_weights
-from divmf.runs import Run
-from divmf.split import Split
-from divmf.stakes import PRIOR, stake_of, stakes_of
-from divmf.topk import recommend
+from divmf.market.prices import place_weights
+from divmf.market.stakes import PRIOR, stake_of, stakes_of
+from divmf.models.config import TrainConfig
+from divmf.models.mf import MF
+from divmf.ranking.retrieval import recommend
+from divmf.train.fitting import fit
+from divmf.train.runs import Run
 
 
 def rows(counts: list[int]) -> sparse.csr_array:

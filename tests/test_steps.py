@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from scipy.special import expit, log_expit
 from torch.testing import assert_close
 
-from divmf.config import TrainConfig
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
 from divmf.kernels.pair_rows import fading, settle
 from divmf.kernels.pairs import HELD, _bpr_slopes
-from divmf.model import MF
-from divmf.runs import optimiser_tensors, restore_optimiser
-from divmf.sampling import slabs
-from divmf.steps import batch_loss, by_autograd, on_all_rows, on_touched_rows, steps_for
-from divmf.training import accuracy_epoch, epoch_rng, optimisers_of
+from divmf.models.config import TrainConfig
+from divmf.models.epochs import accuracy_epoch, epoch_rng, optimisers_of
+from divmf.models.mf import MF
+from divmf.models.sampling import slabs
+from divmf.models.steps import batch_loss, by_autograd, on_all_rows, on_touched_rows, steps_for
+from divmf.train.runs import optimiser_tensors, restore_optimiser
 
 
 def some_data(n_users: int, n_items: int, share: float = 0.3, seed: int = 0) -> Interactions:
@@ -146,7 +146,7 @@ def test_an_epoch_cut_into_other_slabs_is_the_same(monkeypatch: pytest.MonkeyPat
     config = TrainConfig(accuracy="bpr", negatives=2, batch=16, adam="rows")
     whole, cut = some_model(data), some_model(data)
     for model, slab in ((whole, 1 << 14), (cut, 24)):
-        monkeypatch.setattr("divmf.sampling.SLAB", slab)
+        monkeypatch.setattr("divmf.models.sampling.SLAB", slab)
         accuracy_epoch(model, data, config, optimisers_of(model, config)["accuracy"], epoch_rng(0, "accuracy", 1))
     assert torch.equal(whole.users, cut.users)
     assert torch.equal(whole.items, cut.items)

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from divmf.interactions import Interactions
-from divmf.tables import (
+from divmf.data.interactions import Interactions
+from divmf.data.tables import (
     check_writable,
     epinions_ratings,
     find_column,

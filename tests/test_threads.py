@@ -10,23 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divmf import threads
+from divmf.engine import threads
 
 PROGRAM = """
 import hashlib
 import numpy as np, torch
 from scipy import sparse
-from divmf.config import TrainConfig
-from divmf.interactions import Interactions
-from divmf.model import MF
-from divmf.prices import Bonus, Market, solve
-from divmf.softmax import softmax_gradient
-from divmf.threads import threads
-from divmf.topk import recommend
-from divmf.training import accuracy_epoch, epoch_rng, initial_model, optimisers_of
-import divmf.sampling, polars as pl
+from divmf.models.config import TrainConfig
+from divmf.data.interactions import Interactions
+from divmf.models.mf import MF
+from divmf.market.prices import Bonus, Market, solve
+from divmf.models.full_softmax import softmax_gradient
+from divmf.engine.threads import threads
+from divmf.ranking.retrieval import recommend
+from divmf.models.epochs import accuracy_epoch, epoch_rng, initial_model, optimisers_of
+import divmf.models.sampling, polars as pl
 
-divmf.sampling.SLAB = 64
+divmf.models.sampling.SLAB = 64
 rng = np.random.default_rng(0)
 model = MF(*(torch.from_numpy(rng.normal(size=size).astype(np.float32)) for size in ((307, 9), (211, 9), 211)))
 met = sparse.csr_array((rng.random((307, 211)) < 0.1).astype(np.float32))
@@ -126,9 +126,9 @@ def test_a_few_processes_make_the_parts_that_one_would_make(processes: int) -> N
 GOVERNED = """
 import torch  # before us: it must be told, not only its environment set
 from threadpoolctl import threadpool_info
-import divmf.model, divmf.kernels.select
+import divmf.models.mf, divmf.kernels.select
 import numba
-from divmf.threads import in_parts, threads
+from divmf.engine.threads import in_parts, threads
 
 def of_blas():
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-import divmf.topk
-from divmf.interactions import Interactions
-from divmf.model import MF
-from divmf.topk import TopK, blocks, recommend, recommend_each
+import divmf.ranking.retrieval
+from divmf.data.interactions import Interactions
+from divmf.models.mf import MF
+from divmf.ranking.lists import TopK
+from divmf.ranking.retrieval import blocks, recommend, recommend_each
 
 ROWS = pl.DataFrame(
     {
@@ -220,7 +221,7 @@ def dense(model, seen, k):
 
 @pytest.mark.parametrize("block_scores", [1, 100, 1000, 1 << 20])
 def test_recommend_equals_the_dense_sort_whatever_the_block(monkeypatch, block_scores):
-    monkeypatch.setattr(divmf.topk, "blocks", partial(blocks, block_scores=block_scores))
+    monkeypatch.setattr(divmf.ranking.retrieval, "blocks", partial(blocks, block_scores=block_scores))
     model = whole_numbered_model(83, 37)
     seen = sparse.csr_array((np.random.default_rng(0).random((83, 37)) < 0.2).astype(np.float32))
     items, scores = recommend(model, seen, 7)
@@ -298,7 +299,7 @@ def test_arrays_that_are_not_best_first_are_put_in_order() -> None:
 
 
 def test_candidates_come_from_factors_too() -> None:
-    from divmf.interactions import Interactions
+    from divmf.data.interactions import Interactions
 
     train = Interactions.from_frame(pl.DataFrame({"user_id": [0, 1], "item_id": ["a", "b"]}))
     lists = TopK.from_factors([[1.0, 0.0], [0.0, 1.0]], [[1.0, 2.0], [3.0, 4.0]], train)

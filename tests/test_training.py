@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch.testing import assert_close
 
-from divmf import losses
-from divmf.config import TrainConfig, TrainingDiverged
-from divmf.diversity import UNREACHABLE, Lengths, diversity_gradient
-from divmf.interactions import Interactions
-from divmf.model import MF
-from divmf.select import top
-from divmf.training import (
+from divmf.data.interactions import Interactions
+from divmf.models import losses
+from divmf.models.config import TrainConfig, TrainingDiverged
+from divmf.models.diversity import UNREACHABLE, Lengths, diversity_gradient
+from divmf.models.epochs import (
     accuracy_epoch,
     adam,
     diversity_epoch,
     epoch_rng,
     initial_model,
 )
+from divmf.models.mf import MF
+from divmf.ranking.select import top
 
 
 def some_data(n_users: int = 13, n_items: int = 11, seed: int = 0) -> Interactions:
@@ -139,7 +139,7 @@ def test_what_pass_1_cannot_remember_is_found_again(monkeypatch: pytest.MonkeyPa
     config = TrainConfig(k=2, unmask=3, unmask_policy="random")
     known, found = some_model(data), some_model(data)
     diversity_gradient(known, np.arange(data.n_users), None, data.matrix, config, 5, block_scores=30)
-    monkeypatch.setattr("divmf.diversity.REMEMBERED", 0)
+    monkeypatch.setattr("divmf.models.diversity.REMEMBERED", 0)
     diversity_gradient(found, np.arange(data.n_users), None, data.matrix, config, 5, block_scores=30)
     assert torch.equal(known.users.grad, found.users.grad)
     assert torch.equal(known.items.grad, found.items.grad)

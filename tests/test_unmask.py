@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divmf.select import top
-from divmf.unmask import kept_items
+from divmf.models.unmask import kept_items
+from divmf.ranking.select import top
 
 
 @given(st.integers(0, 999), st.integers(1, 5), st.integers(2, 20), st.integers(1, 6), st.integers(0, 30))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from divmf.weights import Rows, is_users, layout, metadata_of, read_tensors, write_at, write_tensors
+from divmf.models.weights import Rows, is_users, layout, metadata_of, read_tensors, write_at, write_tensors
 
 
 def some_tensors(n_users: int = 7) -> dict[str, torch.Tensor]:

@@ -10,15 +10,16 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from divmf import datasets, rerank
-    from divmf.config import TrainConfig, TrainingDiverged
-    from divmf.curve import Curve, Point
+    from divmf import rerank
+    from divmf.data import datasets
+    from divmf.data.interactions import Interactions
+    from divmf.data.split import Split, hold_out, leave_one_out
     from divmf.estimator import DivMF, Recommender, diversify, load
-    from divmf.interactions import Interactions
-    from divmf.metrics import Estimate, compare, evaluate, measure
-    from divmf.model import MF
-    from divmf.split import Split, hold_out, leave_one_out
-    from divmf.topk import TopK
+    from divmf.models.config import TrainConfig, TrainingDiverged
+    from divmf.models.mf import MF
+    from divmf.ranking.curve import Curve, Point
+    from divmf.ranking.lists import TopK
+    from divmf.ranking.metrics import Estimate, compare, evaluate, measure
 
 __version__ = version("divmf")
 
@@ -27,16 +28,17 @@ __version__ = version("divmf")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOME = {
-    "Curve": "curve", "Point": "curve",
+    "Curve": "ranking.curve", "Point": "ranking.curve",
     "DivMF": "estimator", "Recommender": "estimator", "diversify": "estimator", "load": "estimator",
-    "Interactions": "interactions",
-    "Estimate": "metrics", "compare": "metrics", "evaluate": "metrics", "measure": "metrics",
-    "MF": "model",
-    "Split": "split", "hold_out": "split", "leave_one_out": "split",
-    "TopK": "topk",
-    "TrainConfig": "config", "TrainingDiverged": "config",
+    "Interactions": "data.interactions",
+    "Estimate": "ranking.metrics", "compare": "ranking.metrics", "evaluate": "ranking.metrics",
+    "measure": "ranking.metrics",
+    "MF": "models.mf",
+    "Split": "data.split", "hold_out": "data.split", "leave_one_out": "data.split",
+    "TopK": "ranking.lists",
+    "TrainConfig": "models.config", "TrainingDiverged": "models.config",
 }  # fmt: skip
-_ROOMS = ("datasets", "rerank")
+_ROOMS = {"datasets": "data.datasets", "rerank": "rerank"}
 
 __all__ = [
     "MF", "Curve", "DivMF", "Estimate", "Interactions", "Point", "Recommender", "Split", "TopK", "TrainConfig",
@@ -47,7 +49,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
-        return import_module(f"divmf.{name}")
+        return import_module(f"divmf.{_ROOMS[name]}")
     if name in _HOME:
         return getattr(import_module(f"divmf.{_HOME[name]}"), name)
     raise AttributeError(f"module 'divmf' has no attribute {name!r}")

@@ -17,25 +17,26 @@ import torch
 from pydantic.dataclasses import dataclass as settings
 from scipy import sparse
 
-from divmf import comm
-from divmf.config import STRICT, TrainConfig
-from divmf.curve import Curve, Point
-from divmf.files import put_folder, write_json
-from divmf.fingerprint import fingerprint
-from divmf.fitting import fit, fit_scores, refine
-from divmf.ids import Array
+from divmf.data.fingerprint import fingerprint
+from divmf.data.outputs import OF_MODEL
+from divmf.data.split import Split
+from divmf.data.stored import read_split, write_split
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.engine.files import put_folder, write_json
 from divmf.market.chosen import Chosen
-from divmf.model import MF
 from divmf.models.accuracy import best_items, scores_of
+from divmf.models.config import STRICT, TrainConfig
+from divmf.models.mf import MF
 from divmf.models.scorer import Blocks, Factors, Scorer
 from divmf.models.stored import from_tensors, tensors
-from divmf.outputs import OF_MODEL
-from divmf.runs import Run, versions
-from divmf.schema import MODEL, read_as
-from divmf.split import Split
-from divmf.stored import read_split, write_split
-from divmf.topk import TopK, recommend
-from divmf.weights import LARGEST, Rows, Sizes, model_of, read_tensors, write_tensors
+from divmf.models.weights import LARGEST, Rows, Sizes, model_of, read_tensors, write_tensors
+from divmf.ranking.curve import Curve, Point
+from divmf.ranking.lists import TopK
+from divmf.ranking.retrieval import recommend
+from divmf.train.fitting import fit, fit_scores, refine
+from divmf.train.runs import Run, versions
+from divmf.train.schema import MODEL, read_as
 
 log = logging.getLogger(__name__)
 Seen = Literal["train", "train+valid", "all"]

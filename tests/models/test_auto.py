@@ -7,14 +7,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from divmf.datasets import marketplace
-from divmf.metrics import measure
+from divmf.data.datasets import marketplace
+from divmf.data.split import Split
 from divmf.models import auto, ease
 from divmf.models.accuracy import best_items, valid_ndcg
 from divmf.models.auto import ARMS, TIE, Bench, choose, lead, refit, usual_budget, walk
 from divmf.models.scorer import Blocks, Factors, ItemItem
-from divmf.split import Split
-from divmf.topk import TopK
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import measure
 
 
 @pytest.fixture(scope="module")

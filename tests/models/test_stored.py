@@ -8,7 +8,7 @@ from scipy import sparse
 
 from divmf.models.scorer import Blocks, Factors, ItemItem, Scorer
 from divmf.models.stored import from_tensors, tensors
-from divmf.weights import read_tensors, write_tensors
+from divmf.models.weights import read_tensors, write_tensors
 
 RNG = np.random.default_rng(0)
 MET = sparse.csr_array((RNG.random((7, 5)) < 0.4).astype(np.float32))

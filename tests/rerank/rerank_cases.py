@@ -5,9 +5,9 @@ import polars as pl
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
+from divmf.ranking.lists import TopK
 from divmf.rerank import METHODS
-from divmf.topk import TopK
 
 some = settings(max_examples=50, deadline=None)  # the first example may compile a kernel
 

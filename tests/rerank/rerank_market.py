@@ -6,10 +6,11 @@ import numpy as np
 import polars as pl
 import torch
 
-from divmf.interactions import Interactions
-from divmf.model import MF
-from divmf.split import Split
-from divmf.topk import TopK, recommend
+from divmf.data.interactions import Interactions
+from divmf.data.split import Split
+from divmf.models.mf import MF
+from divmf.ranking.lists import TopK
+from divmf.ranking.retrieval import recommend
 
 
 @cache

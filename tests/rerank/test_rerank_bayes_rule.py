@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_cases import candidates, items_of, rows_of, some
 
+from divmf.ranking.lists import TopK
 from divmf.rerank import bayes_rule
-from divmf.topk import TopK
 
 
 @some

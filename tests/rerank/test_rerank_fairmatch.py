@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_cases import by_score, candidates, items_of, rows_of, some
 
+from divmf.ranking.lists import TopK
 from divmf.rerank import fairmatch
 from divmf.rerank.fairmatch import rounds
-from divmf.topk import TopK
 
 
 def plain_source_side(capacity, source, sink):

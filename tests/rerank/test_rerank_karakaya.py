@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from rerank_cases import by_score, candidates, items_of, make_candidates, make_train, rows_of, some, units_of
 from scipy import sparse
 
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
+from divmf.ranking.lists import TopK
 from divmf.rerank import karakaya
 from divmf.rerank.karakaya import aligned_matrix, similar_items
-from divmf.topk import TopK
 
 
 def plain_karakaya(wide, k, train, threshold, walks, steps, neighbours, seed):

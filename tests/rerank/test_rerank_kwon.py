@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_cases import by_score, candidates, items_of, make_candidates, make_train, rows_of, some, units_of
 
+from divmf.ranking.lists import TopK
 from divmf.rerank import kwon
 from divmf.rerank.candidates import unit_scores
-from divmf.topk import TopK
 
 
 def plain_kwon(wide, k, t_r, measure):

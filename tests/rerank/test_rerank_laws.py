@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rerank_cases import candidates, items_of, make_candidates, make_train, needs, rows_of, some
 from rerank_market import market, market_split
 
-from divmf.metrics import coverage, entropy, gini
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import coverage, entropy, gini
 from divmf.rerank import METHODS
-from divmf.topk import TopK
 
 every_method = pytest.mark.parametrize(
     "method",

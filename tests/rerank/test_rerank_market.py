@@ -8,7 +8,7 @@ from rerank_cases import candidates, items_of, make_candidates, rows_of, some
 
 from divmf.kernels.market import ONE
 from divmf.market.values import exposure_weights, slot_weights
-from divmf.metrics import gini
+from divmf.ranking.metrics import gini
 from divmf.rerank import market
 from divmf.rerank.market import Solved
 

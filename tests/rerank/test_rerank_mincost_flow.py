@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from rerank_cases import candidates, items_of, make_candidates, needs, rows_of, some, units_of
 from scipy.optimize import linprog
 
+from divmf.ranking.lists import TopK
 from divmf.rerank import gap, mincost_flow, optimal, random_top
 from divmf.rerank.mincost_flow import convex
-from divmf.topk import TopK
 
 pytestmark = pytest.mark.skipif(not needs("mincost_flow"), reason="needs ortools: pip install 'divmf[flow]'")
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_cases import by_score, candidates, items_of, rows_of, some
 
-from divmf.metrics import gini
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import gini
 from divmf.rerank import METHODS, popcon
-from divmf.topk import TopK
 
 
 def entropy(counts):

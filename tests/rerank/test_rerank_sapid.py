@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_cases import by_score, candidates, items_of, make_train, rows_of, some
 
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
+from divmf.ranking.lists import TopK
 from divmf.rerank import sapid
-from divmf.topk import TopK
 
 
 def plain_sapid(wide, k, c, drop, popularity):

@@ -6,8 +6,8 @@ import torch
 from rerank_market import market, market_split
 from scipy import sparse
 
-from divmf.metrics import coverage, entropy, gini, measure
-from divmf.model import MF
+from divmf.models.mf import MF
+from divmf.ranking.metrics import coverage, entropy, gini, measure
 from divmf.rerank import METHODS, bayes_rule, kwon, lowest_scores, sweep
 from divmf.rerank.sweep import unseen
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_cases import by_score, candidates, items_of, make_candidates, make_train, some, units_of
 
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
 from divmf.rerank import xquad
 from divmf.rerank.xquad import head_shares
 

@@ -5,19 +5,8 @@ import sys
 
 import typer
 
+from divmf.cli.app import app
 from divmf.cli.console import Out
-
-app = typer.Typer(
-    name="divmf",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    help="Aggregately diversified recommendation: good lists for each user, a fair chance for the whole catalogue.\n\n"
-    "Try [bold]divmf demo[/bold]; then [bold]divmf train events.csv -o run[/bold],"
-    " [bold]divmf curve run[/bold], [bold]divmf pick run --ndcg-drop 5%[/bold],"
-    " [bold]divmf recommend run -o lists.parquet[/bold].",
-)
 
 
 def main() -> None:
@@ -70,8 +59,8 @@ def one_line_of(error: BaseException) -> str:
 
 def failed(message: str, code: int) -> int:
     """One line on stderr; of several processes, the first that fails says it."""
-    from divmf import comm
-    from divmf.masking import masked, printable
+    from divmf.engine import comm
+    from divmf.engine.masking import masked, printable
 
     if comm.speaks_for_all():
         Out().stderr.print(f"divmf: {printable(masked(message))}", markup=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from divmf.cli import app
+from divmf.cli.app import app
 from divmf.cli.console import Out, hushed, strict
 from divmf.cli.inputs import check_output, naming, positive_share
 from divmf.cli.options import command
@@ -49,10 +49,10 @@ def audit(
 
     Example: divmf audit lists.csv --catalog items.csv -k 10 --test later.csv -o report.html
     """
-    from divmf.outputs import protect
-    from divmf.report.examples import spread_users
-    from divmf.report.findings import Findings
-    from divmf.tables import read_catalog
+    from divmf.data.outputs import protect
+    from divmf.data.tables import read_catalog
+    from divmf.reports.examples import spread_users
+    from divmf.reports.findings import Findings
 
     check_output(output, (".html",), [lists, catalog, train, test])
     for name, known in (("exposure", ("item_id", "lists", "share", "tenth")), ("rerankers", ("method", "picked"))):
@@ -64,7 +64,7 @@ def audit(
         subject = read_subject(lists, item_ids, k, train, test)
     people = spread_users(subject.shown, subject.shown)
     tried, left_out = try_rerankers(out, subject, people, replaced, budget, seed)
-    from divmf.audit import accuracy
+    from divmf.reports.audit_numbers import accuracy
 
     levels, losses = accuracy(subject, tried, seed=seed)
     found = Findings(subject, tried, left_out, levels, losses, replaced, titles, people, str(lists), str(catalog))
@@ -76,10 +76,10 @@ def audit(
 
 def read_subject(lists: Path, item_ids: pl.Series, k: int | None, train: Path | None, test: Path | None) -> Any:
     """What is audited, read from its files; what looks wrong is said."""
-    from divmf.audit import Subject
-    from divmf.interactions import Interactions
-    from divmf.tables import read_table
-    from divmf.topk import TopK
+    from divmf.data.interactions import Interactions
+    from divmf.data.tables import read_table
+    from divmf.ranking.lists import TopK
+    from divmf.reports.audit_numbers import Subject
 
     with naming(lists):
         given = TopK.from_frame(ordered(read_table(lists), lists), item_ids)
@@ -100,7 +100,7 @@ def read_subject(lists: Path, item_ids: pl.Series, k: int | None, train: Path | 
 
 def ordered(table: pl.DataFrame, lists: Path) -> pl.DataFrame:
     """The rows of a file of lists; where neither score nor rank says their order, they rank as they stand there."""
-    from divmf.tables import find_column
+    from divmf.data.tables import find_column
 
     if any(find_column(table, role, required=False) for role in ("score", "rank")):
         return table
@@ -112,7 +112,7 @@ def try_rerankers(
     out: Out, subject: Any, people: list[int], replaced: float, budget: float, seed: int
 ) -> tuple[list[Any], list[Any]]:
     """The rerankers tried, and those left out."""
-    from divmf.audit import NOT_TRIED, LeftOut, Trial, trials
+    from divmf.reports.audit_numbers import NOT_TRIED, LeftOut, Trial, trials
     from divmf.rerank import METHODS
 
     if not subject.spare or not budget:
@@ -131,12 +131,12 @@ def try_rerankers(
 
 def write_all(found: Any, output: Path) -> dict[str, Any]:
     """The page, and beside it a folder of its name with the numbers and the figures; the numbers as one document."""
-    from divmf.files import write_json
-    from divmf.report.audit import figures, sections
-    from divmf.report.audit_files import document_of, exposure_table, reranker_table
-    from divmf.report.charts import save_chart
-    from divmf.report.page import made_by, write_page
-    from divmf.tables import write_table
+    from divmf.data.tables import write_table
+    from divmf.engine.files import write_json
+    from divmf.reports.audit import figures, sections
+    from divmf.reports.audit_files import document_of, exposure_table, reranker_table
+    from divmf.reports.chart_files import save_chart
+    from divmf.reports.page import made_by, write_page
 
     folder = output.with_suffix("")
     folder.mkdir(exist_ok=True)

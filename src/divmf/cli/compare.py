@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from divmf.cli import app
+from divmf.cli.app import app
 from divmf.cli.console import Out, hushed
 from divmf.cli.inputs import positive_share
 from divmf.cli.options import command
@@ -36,11 +36,11 @@ def compare(
 
     Knobs are chosen on validation; what is printed is the test. DIR/report.html says what to choose and why.
     """
-    from divmf.experiments.compare import matched, rivals
-    from divmf.outputs import protect
+    from divmf.data.outputs import protect
+    from divmf.data.tables import read_catalog
+    from divmf.reports.experiments.compare import matched, rivals
     from divmf.rerank import METHODS, find_method
-    from divmf.runs import Run
-    from divmf.tables import read_catalog
+    from divmf.train.runs import Run
 
     shares = [positive_share(text.strip(), "--losses") for text in losses.split(",")]
     names = list(METHODS) if methods is None else [find_method(name.strip()).name for name in methods.split(",")]
@@ -74,8 +74,8 @@ def compare(
 
 def write_tables(rows: Sequence[dict[str, Any]], found: Sequence[Any], output: Path) -> None:
     """What each method gives at each loss, and every point of every curve."""
-    from divmf.experiments.compare import table_of
-    from divmf.tables import write_table
+    from divmf.data.tables import write_table
+    from divmf.reports.experiments.compare import table_of
 
     for ending in ("parquet", "csv"):
         write_table(table_of(rows), output / f"matched.{ending}")
@@ -93,11 +93,12 @@ def write_report(
     titles: Mapping[Any, str],
 ) -> None:
     """The page, and its figure as files beside it."""
-    from divmf.report.charts import curve_chart, save_chart
-    from divmf.report.compared import Comparison
-    from divmf.report.comparison import sections
-    from divmf.report.examples import example_tables
-    from divmf.report.page import made_by, write_page
+    from divmf.reports.chart_files import save_chart
+    from divmf.reports.charts import curve_chart
+    from divmf.reports.compared import Comparison
+    from divmf.reports.comparison import sections
+    from divmf.reports.examples import example_tables
+    from divmf.reports.page import made_by, write_page
 
     split, k = run.split, run.config.k
     curves = {rival.name: rival.curve for rival in found}

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from divmf.masking import printable
+from divmf.engine.masking import printable
 
 
 def console(stderr: bool) -> Console:

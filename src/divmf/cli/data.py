@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from divmf.cli import app
+from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split
 from divmf.cli.options import command
-from divmf.masking import masked
+from divmf.engine.masking import masked
 
 data = typer.Typer(no_args_is_help=True, help="Known datasets, their download, statistics, and the split as files.")
 app.add_typer(data, name="data")
@@ -21,7 +21,7 @@ CORE = Annotated[int, typer.Option(help="Keep users and items with at least so m
 @command(data, "list")
 def show(out: Out) -> None:
     """The datasets known by name, and whether they are here."""
-    from divmf.datasets import KNOWN, data_directory, find
+    from divmf.data.datasets import KNOWN, data_directory, find
 
     rows = [(known, find(known.name)) for known in KNOWN.values()]
     out.table(
@@ -42,7 +42,7 @@ def show(out: Out) -> None:
 @command(data, "fetch")
 def fetch(out: Out, name: Annotated[str, typer.Argument(help="A name from `divmf data list`.")]) -> None:
     """Download a known dataset into the data directory; its hash is checked, a half file is never left."""
-    from divmf.datasets import fetch as download
+    from divmf.data.datasets import fetch as download
 
     path = download(name, progress=out.live)
     out.say(f"{name} is in {path}")
@@ -63,8 +63,8 @@ def describe(
     query: Columns.query = None,
 ) -> None:
     """The row of the paper's Table 1, and the skew of its Figure 2."""
-    from divmf.datasets import describe as statistics
-    from divmf.datasets import open_data, skew_chart
+    from divmf.data.datasets import describe as statistics
+    from divmf.data.datasets import open_data, skew_chart
 
     if output:
         check_output(output, PICTURES, [data])
@@ -85,7 +85,7 @@ def describe(
         ],
     )
     if output:
-        from divmf.report.charts import save_chart
+        from divmf.reports.chart_files import save_chart
 
         save_chart(skew_chart(read), output)
         out.note(f"wrote {output}")
@@ -106,7 +106,7 @@ def split(
     hold_out: Columns.hold_out = None,
 ) -> None:
     """Write the split that `divmf train` makes with the same --k-core, --seed and --hold-out, with the original ids."""
-    from divmf.outputs import protect
+    from divmf.data.outputs import protect
 
     columns = Columns(user, item, time, query, held_out=held_share(hold_out))
     for name in ("train", "valid", "test", "catalog"):

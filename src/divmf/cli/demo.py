@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from divmf.cli import app
+from divmf.cli.app import app
 from divmf.cli.console import Out, hushed
 from divmf.cli.options import command
 from divmf.cli.train import SHOWN, choose, train_run
@@ -28,11 +28,11 @@ def demo(
 
     Writes report.html and the run folder, prints the table. Needs no network and no data; takes about a minute.
     """
-    from divmf.config import TrainConfig
-    from divmf.datasets import marketplace
+    from divmf.data.datasets import marketplace
+    from divmf.data.outputs import protect
     from divmf.estimator import Recommender
-    from divmf.outputs import protect
-    from divmf.report.page import run_report
+    from divmf.models.config import TrainConfig
+    from divmf.reports.page import run_report
 
     protect(output / "report.html")
     data = marketplace(USERS, ITEMS, INTERACTIONS, seed)

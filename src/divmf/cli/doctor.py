@@ -3,7 +3,7 @@
 import os
 import platform
 
-from divmf.cli import app
+from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.options import command
 
@@ -14,11 +14,11 @@ def doctor(out: Out) -> None:
     import numba
     import torch
 
-    import divmf.model  # noqa: F401  (sets torch's threads)
-    from divmf.datasets import data_directory
+    import divmf.models.mf  # noqa: F401  (sets torch's threads)
+    from divmf.data.datasets import data_directory
+    from divmf.engine.threads import threads
     from divmf.kernels.cache import kernel_cache
-    from divmf.runs import versions
-    from divmf.threads import threads
+    from divmf.train.runs import versions
 
     directory, cache = data_directory(), kernel_cache()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else None

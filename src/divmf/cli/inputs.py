@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from divmf.cli.console import Out
-from divmf.clock import Clock
-from divmf.masking import masked
+from divmf.engine.clock import Clock
+from divmf.engine.masking import masked
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, cl
     with clock.phase("loading libraries"):
         import numpy as np
 
-        from divmf import comm
-        from divmf.datasets import open_share
-        from divmf.split import Split, users_in_train_only
+        from divmf.data.datasets import open_share
+        from divmf.data.split import Split, users_in_train_only
+        from divmf.engine import comm
 
     if columns.split_name is not None:
         with clock.phase("reading"):
@@ -108,7 +108,7 @@ def naming(path: Path | None) -> Iterator[None]:
 
 def read_users(path: Path, known: Any) -> Any:
     """The distinct user ids of a file, all of them known; those of a text file as the type of the known ones."""
-    from divmf.tables import file_kind, find_column, read_table
+    from divmf.data.tables import file_kind, find_column, read_table
 
     with naming(path):
         table = read_table(path)
@@ -128,8 +128,8 @@ def own_users(given: Any, known: Any) -> Any:
     """Those of some users that this process has; one whom no process has is an error that names it."""
     import polars as pl
 
-    from divmf.ids import as_ids, numbers_of
-    from divmf.interactions import check_known
+    from divmf.data.ids import as_ids, numbers_of
+    from divmf.data.interactions import check_known
 
     ids = as_ids(given, "user_id")
     here = numbers_of(ids, known.user_ids) >= 0
@@ -163,9 +163,9 @@ def check_output(
     path: Path, endings: tuple[str, ...], inputs: Iterable[str | Path | None] = (), columns: Iterable[str] = ()
 ) -> None:
     """Refuse, before any work is done, an output of a kind we do not write, in a folder that is not there, or in the
-    place of what is not an earlier one; inputs and columns: see `divmf.outputs.protect`.
+    place of what is not an earlier one; inputs and columns: see `divmf.data.outputs.protect`.
     """
-    from divmf.outputs import protect
+    from divmf.data.outputs import protect
 
     if path.suffix not in endings:
         raise ValueError(f"{path}: unknown kind of file; use one of {', '.join(endings)}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from divmf.cli import app
+from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import naming, read_users
 from divmf.cli.options import command
@@ -39,11 +39,11 @@ def recommend(
 
       torchrun --nproc-per-node 4 -m divmf recommend run -o lists/
     """
-    from divmf import comm
+    from divmf.data.outputs import LISTS, protect
+    from divmf.data.parts import check_folder, is_folder, write_part
+    from divmf.data.tables import check_writable, write_table
+    from divmf.engine import comm
     from divmf.estimator import DivMF, load
-    from divmf.outputs import LISTS, protect
-    from divmf.parts import check_folder, is_folder, write_part
-    from divmf.tables import check_writable, write_table
 
     as_parts = is_folder(output)
     if comm.size() > 1 and not as_parts:
@@ -73,10 +73,10 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
 ) -> None:
     """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalogue, with 95% intervals."""
-    from divmf.interactions import Interactions
-    from divmf.metrics import METRICS, estimate
-    from divmf.tables import read_table
-    from divmf.topk import TopK, popularity_of
+    from divmf.data.interactions import Interactions
+    from divmf.data.tables import read_table
+    from divmf.ranking.lists import TopK, popularity_of
+    from divmf.ranking.metrics import METRICS, estimate
 
     given, held_out = TopK.read(lists, read_table(catalog)), Interactions.read(test)
     with naming(test):

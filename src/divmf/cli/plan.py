@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from divmf.cli import app
+from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.options import command
-from divmf.config import TrainConfig
+from divmf.models.config import TrainConfig
 
 MAIN_FLAGS = ("k", "dim", "accuracy", "method", "unmask", "preset")
 GIGABYTE = 1e9
@@ -34,7 +34,7 @@ def plan(
 
       divmf plan --users 1_000_000 --items 20_000 --interactions 50_000_000 --processes 2
     """
-    from divmf.plan import Job, Network, memory, peak, seconds, wire
+    from divmf.train.plan import Job, Network, memory, peak, seconds, wire
 
     job = Job(users, items, interactions, processes, TrainConfig(**settings))
     by_phase, most = memory(job), peak(job)
@@ -50,7 +50,7 @@ def plan(
     }  # fmt: skip
     took: dict[str, float] = {}
     if calibration:
-        from divmf.calibrate import calibrate
+        from divmf.train.calibrate import calibrate
 
         with out.progress("timing a little of each pass", None):
             pace = calibrate(job)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from divmf.cli import app
+from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.options import command
 
@@ -37,9 +37,9 @@ def reproduce(
 
       divmf reproduce all --dataset ml-100k -o ml-100k
     """
-    from divmf.datasets import open_data, resolve
-    from divmf.experiments.recipe import QUESTIONS, read_recipe
-    from divmf.experiments.reproduce import claim_folder, read_answers, write_answer
+    from divmf.data.datasets import open_data, resolve
+    from divmf.reports.experiments.recipe import QUESTIONS, read_recipe
+    from divmf.reports.experiments.reproduce import claim_folder, read_answers, write_answer
 
     asked = list(QUESTIONS) if "all" in questions else [name for name in QUESTIONS if name in questions]
     if unknown := [name for name in questions if name not in (*QUESTIONS, "all")]:
@@ -70,7 +70,7 @@ def reproduce(
 
 def answers(out: Out, output: Path, data: Any, recipe: Any, asked: list[str], seeds: int) -> Any:
     """Train and rerank with a progress bar; stopped, what was done is kept."""
-    from divmf.experiments.reproduce import work
+    from divmf.reports.experiments.reproduce import work
 
     working = work(output, data, recipe, asked, seeds)
     try:
@@ -89,11 +89,11 @@ def answers(out: Out, output: Path, data: Any, recipe: Any, asked: list[str], se
 
 def write_pages(output: Path, told: Any, raw: Any, about: dict[str, Any], k: int, line: str) -> None:
     """report.html, results.md and the figures."""
-    from divmf.files import replacing
-    from divmf.report.charts import save_spec
-    from divmf.report.markdown import markdown_of
-    from divmf.report.page import made_by, write_page
-    from divmf.report.reproduce import Reproduction, sections
+    from divmf.engine.files import replacing
+    from divmf.reports.chart_files import save_spec
+    from divmf.reports.markdown import markdown_of
+    from divmf.reports.page import made_by, write_page
+    from divmf.reports.reproduce import Reproduction, sections
 
     page = Reproduction(told, raw, about, k)
     parts, figures = sections(page), output / "figures"

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from divmf.cli import app
+from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import naming, positive_share
 from divmf.cli.options import command
@@ -57,13 +57,13 @@ def rerank(
             raise ValueError(f"--replace {replace} goes with --method market; {method} has --set and a knob of its own")
         settings_given = [*(settings_given or []), f"replace={positive_share(replace, '--replace')}"]
     assert output is not None
-    from divmf.ids import numbers_of
-    from divmf.interactions import Interactions
-    from divmf.metrics import coverage, entropy, gini
-    from divmf.outputs import LISTS, protect
+    from divmf.data.ids import numbers_of
+    from divmf.data.interactions import Interactions
+    from divmf.data.outputs import LISTS, protect
+    from divmf.data.tables import check_writable, read_table, write_table
+    from divmf.ranking.lists import TopK
+    from divmf.ranking.metrics import coverage, entropy, gini
     from divmf.rerank import find_method, parse_settings
-    from divmf.tables import check_writable, read_table, write_table
-    from divmf.topk import TopK
 
     chosen = find_method(method)
     given = parse_settings(chosen.function, settings_given or [])
@@ -98,7 +98,7 @@ def rerank(
 def lowest_of_run(folder: Path, wide: Any) -> Any:
     """Each user's lowest score of all items not met, by the model of a run before diversifying."""
     from divmf.rerank import lowest_scores
-    from divmf.runs import Run
+    from divmf.train.runs import Run
 
     run = Run.open(folder)
     split = run.split

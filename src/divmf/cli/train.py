@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from divmf.cli import app
+from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split, positive_share
 from divmf.cli.options import command
-from divmf.clock import Clock
-from divmf.config import TrainConfig
-from divmf.masking import masked
+from divmf.engine.clock import Clock
+from divmf.engine.masking import masked
+from divmf.models.config import TrainConfig
 
 MAIN_FLAGS = (
     "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy",
@@ -53,8 +53,8 @@ def train(
 
       torchrun --nproc-per-node 4 -m divmf train events.parquet -o run   (each process takes a share of the users)
     """
-    from divmf import comm
-    from divmf.device import device_of
+    from divmf.engine import comm
+    from divmf.engine.device import device_of
 
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
@@ -108,7 +108,7 @@ def profile_of(clock: Clock) -> list[dict[str, Any]]:
 
 def choose(run: Any, split: Any, rule: str | None = None, clock: Clock | None = None, **criterion: float | None) -> Any:
     """Pick the operating point of a run; a point is added where the criterion is just met."""
-    from divmf.fitting import refine
+    from divmf.train.fitting import refine
 
     run.curve.choose(rule, **criterion)  # refuses what cannot be chosen before anything is computed
     refine(run, run.split if split is None else split, run.config, clock, None, **criterion)
@@ -119,8 +119,8 @@ def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: s
     """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
     clock = clock or Clock()
     with clock.phase("loading libraries"):
-        from divmf.fitting import check_fits, fit
-        from divmf.runs import Run
+        from divmf.train.fitting import check_fits, fit
+        from divmf.train.runs import Run
 
     check_fits(split, config)
     with clock.phase("writing"):
@@ -154,7 +154,7 @@ def curve(
     every: Annotated[bool, typer.Option("--all", help="Every epoch, not only a readable choice of them.")] = False,
 ) -> None:
     """The accuracy–diversity curve of a run: what each epoch gives on validation and test."""
-    from divmf.runs import Run
+    from divmf.train.runs import Run
 
     opened = Run.open(run)
     made = opened.curve
@@ -180,12 +180,13 @@ def curve(
 
 def write_curve(made: Any, output: Path) -> None:
     """The curve as a table or a picture, by the ending of the name."""
-    from divmf.tables import write_table
+    from divmf.data.tables import write_table
 
     if output.suffix in (".csv", ".parquet"):
         write_table(made.frame, output)
         return
-    from divmf.report.charts import curve_chart, save_chart
+    from divmf.reports.chart_files import save_chart
+    from divmf.reports.charts import curve_chart
 
     save_chart(curve_chart({"DivMF": made}), output)
 
@@ -206,7 +207,7 @@ def pick(
     knee: Annotated[bool, typer.Option("--knee", help="Where the curve bends.")] = False,
 ) -> None:
     """Choose the operating point of a run, on validation, for `divmf recommend` and `divmf serve`."""
-    from divmf.runs import Run
+    from divmf.train.runs import Run
 
     opened = Run.open(run)
     point = choose(

@@ -1,5 +1,5 @@
 """The same mathematics, compiled for the CPU (numba). Each kernel is proven equal to plain code by a test."""
 
-from divmf.threads import govern_numba
+from divmf.engine.threads import govern_numba
 
 govern_numba()

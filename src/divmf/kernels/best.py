@@ -6,7 +6,7 @@ import numpy as np
 from numba import float32, int32, njit
 from numba.extending import intrinsic
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 
 LANES = 64  # numbers that a compiled loop takes at a time; what is left over it takes one by one
 LOOSE = 16  # a first threshold may let through a sixteenth more than is wanted

@@ -5,7 +5,7 @@ In one thread: a pass over a million lists takes milliseconds, as long as thread
 
 from numba import njit
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 
 
 @njit(cache=True)

@@ -1,7 +1,7 @@
 """L_div and its gradient in two passes over rows of scores, a few rows at a time, that never leave the cache.
 
 The same mathematics as `losses.score_gradient_`, proven equal by a test. Each pass takes a range of users from
-beginning to end on one thread (see `divmf.threads`); float32, but sums over users are float64.
+beginning to end on one thread (see `divmf.engine.threads`); float32, but sums over users are float64.
 """
 
 from typing import Any, NamedTuple
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from divmf import comm
-from divmf.ids import Array
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.engine.threads import Place, in_parts
 from divmf.kernels.best import VECTOR, best_of_row, scratch_for
 from divmf.kernels.rows import exp, exp_row, rows_at_once
-from divmf.threads import Place, in_parts
 
 
 class Block(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.prefetch import AHEAD, prefetch
 
 ATTEMPTS = 64

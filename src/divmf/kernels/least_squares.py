@@ -1,6 +1,6 @@
 """Rows of iALS: for each, the least squares problem of its interactions, by conjugate gradients from where it is.
 
-A function takes a range of rows from beginning to end on one thread (see `divmf.threads`); float32 throughout. A row
+A function takes a range of rows from beginning to end on one thread (see `engine.threads`); float32 throughout. A row
 depends on nothing but its own interactions and the other side's vectors.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.best import VECTOR
 
 

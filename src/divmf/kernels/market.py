@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.best import VECTOR, best_of_row, bits_of, float_of, scratch_for
 
 ONE_BITS = 20

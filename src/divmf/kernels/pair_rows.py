@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.pairs import BETA_1, BETA_2, EPSILON, add_gradients
 from divmf.kernels.prefetch import AHEAD, prefetch
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.best import VECTOR, float_of
 
 LOG_2, LOG2_E, ROOT_2 = np.log(2), 1 / np.log(2), np.sqrt(2)

@@ -6,7 +6,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 
 AHEAD = 16  # rows to ask for ahead: less, and they are not there in time; more, and they are gone again
 LINE = 64  # bytes that come at once

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.rows import score_of
 
 BINS = 12  # of how far an item is from leaving or entering a list; the nearest are the narrowest

@@ -1,13 +1,13 @@
 """Products of sparse interactions: between items, and with a dense table of weights between items.
 
-Each function takes a range of rows from beginning to end on one thread (see `divmf.threads`); a number is always added
+Each function takes a range of rows from beginning to end on one thread (see `engine.threads`); a number is always added
 up in the same order, so the result does not depend on how the rows are cut. Data is float32.
 """
 
 import numpy as np
 from numba import njit
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.best import VECTOR
 
 COLUMNS = 256  # columns of the weights taken at a time: what the items of a user need of them stays in the cache

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 
 
 @njit(cache=True)

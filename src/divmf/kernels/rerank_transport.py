@@ -2,7 +2,7 @@
 
 from numba import njit, prange
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 
 
 @njit(cache=True)

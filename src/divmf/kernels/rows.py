@@ -1,6 +1,6 @@
 """Passes over rows of scores, a few rows at a time: multiply, look, forget. The scores never leave the cache.
 
-Each function takes a range of users from beginning to end on one thread (see `divmf.threads`); float32 throughout.
+Each function takes a range of users from beginning to end on one thread (see `engine.threads`); float32 throughout.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.best import VECTOR, float_of, scratch_for, within_reach
 from divmf.kernels.select import largest_of
 

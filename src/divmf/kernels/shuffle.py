@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.draw import _mix
 
 ROUNDS = 6

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from divmf.files import damaged
-from divmf.ids import Array
+from divmf.engine.arrays import Array
+from divmf.engine.files import damaged
 from divmf.market.columns import KINDS
 from divmf.models.accuracy import best_items
 from divmf.models.scorer import Scorer

@@ -11,13 +11,13 @@ from typing import Protocol
 import numpy as np
 from scipy import sparse
 
-from divmf import comm
-from divmf.ids import Array
+from divmf.data.split import Split
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.engine.threads import in_parts
 from divmf.kernels.market import Columns, Wanted, find_rows
 from divmf.kernels.rows import rows_at_once
 from divmf.models.scorer import Factors, Scorer
-from divmf.split import Split
-from divmf.threads import in_parts
 
 WIDTH = 64  # candidates by value, and as many by value plus discount
 MOST_KEPT = 1 << 26  # scores: 256 MiB

@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from divmf import comm
-from divmf.ids import Array
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.engine.threads import in_parts
 from divmf.kernels.market import ONE, ONE_BITS, Columns, Terms, answer_part, take_turns, worth_part
 from divmf.market.bonus import Bonus
 from divmf.market.columns import KINDS, Source
-from divmf.threads import in_parts
 
 ROUNDS = 3  # how often candidates are found for one ρ, at the most, before the certificate
 SWEEPS = 30  # turns of everybody with the same candidates, at the most

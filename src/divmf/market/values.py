@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.kernels.market import ONE
 
 DISCOUNT_POWER = 2.0  # a slot counts as this power of nDCG's discount: later slots hold less likely items

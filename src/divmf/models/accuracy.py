@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from divmf.ids import Array
-from divmf.metrics import found_in, ndcg
+from divmf.data.split import Split
+from divmf.engine.arrays import Array
+from divmf.engine.threads import in_parts
 from divmf.models.scorer import Factors, Scorer
-from divmf.select import fill_seen, top
-from divmf.split import Split
-from divmf.threads import in_parts
-from divmf.topk import blocks, recommend
+from divmf.ranking.metrics import found_in, ndcg
+from divmf.ranking.retrieval import blocks, recommend
+from divmf.ranking.select import fill_seen, top
 
 
 def valid_ndcg(scorer: Scorer, split: Split, k: int) -> Array:

@@ -27,15 +27,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from divmf import comm
-from divmf.ids import Array
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
+from divmf.data.split import Split
+from divmf.engine import comm
+from divmf.engine.arrays import Array
 from divmf.models.accuracy import valid_ndcg
 from divmf.models.ease import check_memory, ease, gram, weights_of
 from divmf.models.ials import ials
 from divmf.models.scorer import Factors, ItemItem, Scorer
 from divmf.models.softmax import STEPS, softmax
-from divmf.split import Split
 
 log = logging.getLogger(__name__)
 

@@ -22,11 +22,11 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import lapack
 
-from divmf import comm
-from divmf.ids import Array
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.engine.threads import in_parts, libraries, threads
 from divmf.kernels.products import gram_part, mirror_part, regression_part
 from divmf.models.scorer import ItemItem
-from divmf.threads import in_parts, libraries, threads
 
 TABLES = 3  # of n_items² float32 at once: XᵀX, B, and the best B so far where several λ are tried
 
@@ -49,7 +49,7 @@ def ease(met: sparse.csr_array, l2: float, between: Array | None = None) -> Item
 def gram(met: sparse.csr_array) -> Array:
     """XᵀX, on and below the diagonal; zero above.  (n_items, n_items) float32
 
-    Of several processes that share the users, the sum (see `divmf.comm`).
+    Of several processes that share the users, the sum (see `divmf.engine.comm`).
     """
     n_items = int(met.shape[1])
     check_memory(n_items)

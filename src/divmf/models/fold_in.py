@@ -21,11 +21,11 @@ from typing import Protocol
 import numpy as np
 from scipy import sparse
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
+from divmf.engine.threads import in_parts
 from divmf.models.ials import user_vectors
 from divmf.models.scorer import Factors, ItemItem, Scorer
-from divmf.threads import in_parts
-from divmf.topk import blocks
+from divmf.ranking.retrieval import blocks
 
 NEWTON, GRADIENTS, HALVINGS = 25, 40, 12  # steps at the most: Newton's, conjugate gradients in each, halvings of one
 TOLERANCE = 1e-4  # of the gradient beside its parts: where Newton's method ends

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
+from divmf.engine.threads import in_parts
 from divmf.kernels.least_squares import solve_part
 from divmf.models.scorer import Factors
-from divmf.threads import in_parts
 
 EPOCHS, STEPS = 16, 3
 EXACT_STEPS, TOLERANCE = 200, 1e-6  # of the last solution for the users: as exact as float32 is

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
 from divmf.models.fold_in import Fitted
 from divmf.models.ials import user_vectors
 from divmf.models.scorer import Factors, ItemItem, Scorer

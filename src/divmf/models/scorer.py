@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from divmf.ids import Array
-from divmf.model import MF
+from divmf.engine.arrays import Array
+from divmf.models.mf import MF
 
 
 class Scorer(Protocol):

@@ -15,11 +15,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from divmf.config import TrainConfig
-from divmf.interactions import Interactions
-from divmf.model import MF
+from divmf.data.interactions import Interactions
+from divmf.models.config import TrainConfig
+from divmf.models.epochs import accuracy_epoch, epoch_rng, optimisers_of
+from divmf.models.mf import MF
 from divmf.models.scorer import Factors
-from divmf.training import accuracy_epoch, epoch_rng, optimisers_of
 
 STEPS, RATE, SCALE, POWER = 12, 0.05, 2.0, 0.5
 

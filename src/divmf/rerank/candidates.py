@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from divmf.ids import Array
-from divmf.select import top
-from divmf.topk import TopK
-from divmf.topk import popularity_of as popularity_of
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
+from divmf.ranking.lists import popularity_of as popularity_of
+from divmf.ranking.select import top
 
 log = logging.getLogger(__name__)
 

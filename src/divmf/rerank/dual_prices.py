@@ -5,10 +5,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists, unit_scores
 from divmf.rerank.settings import Order, reranker
-from divmf.topk import TopK
 
 
 @reranker

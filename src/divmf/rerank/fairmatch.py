@@ -8,10 +8,10 @@ import numpy as np
 from pydantic import Field
 from scipy import sparse
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists, own, own_counts
 from divmf.rerank.settings import Order, Share, reranker
-from divmf.topk import TopK
 
 
 @reranker

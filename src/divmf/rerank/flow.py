@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import unit_scores
-from divmf.topk import TopK
 
 # scaled scores as the solver's whole numbers: finer than float32 tells scores apart near 1
 UNITS = 10**7

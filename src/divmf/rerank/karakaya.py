@@ -7,12 +7,14 @@ import torch
 from pydantic import Field
 from scipy import sparse
 
-from divmf.ids import Array, numbers_of, same_ids
-from divmf.interactions import Interactions
+from divmf.data.ids import numbers_of, same_ids
+from divmf.data.interactions import Interactions
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
+from divmf.ranking.retrieval import blocks
+from divmf.ranking.select import top
 from divmf.rerank.candidates import lists, lowest_of, own, own_counts, popularity_of, unit_scores
 from divmf.rerank.settings import Order, Scale, Seed, Share, reranker
-from divmf.select import top
-from divmf.topk import TopK, blocks
 
 
 @reranker

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from divmf.ids import Array
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import best, lists, lowest_of, popularity_of, unit_scores
 from divmf.rerank.settings import Order, Scale, Share, reranker
-from divmf.topk import TopK
 
 
 @reranker

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists
 from divmf.rerank.settings import Order, Share, reranker
-from divmf.topk import TopK
 
 STEPS = 3.0  # ρ grows so much from one solution to the next: each begins with the lists of the one before
 FIRST = 0.01  # where it begins

@@ -5,11 +5,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists, own_counts
 from divmf.rerank.flow import best_flow
 from divmf.rerank.settings import Order, Share, reranker
-from divmf.topk import TopK
 
 
 @reranker

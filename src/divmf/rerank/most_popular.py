@@ -5,10 +5,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import best, lists, popularity_of, unit_scores
 from divmf.rerank.settings import Order, Share, reranker
-from divmf.topk import TopK
 
 
 @reranker

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists as lists_of
 from divmf.rerank.candidates import own, ready, unit_scores
 from divmf.rerank.flow import best_flow
-from divmf.topk import TopK
 
 
 @dataclass(frozen=True)

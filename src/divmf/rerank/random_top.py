@@ -5,9 +5,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import best, lists
 from divmf.rerank.settings import Order, Seed, reranker
-from divmf.topk import TopK
 
 
 @reranker

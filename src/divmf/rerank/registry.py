@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from divmf.ids import Array
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.bayes_rule import bayes_rule
 from divmf.rerank.dual_prices import dual_prices
 from divmf.rerank.fairmatch import fairmatch
@@ -27,7 +28,6 @@ from divmf.rerank.settings import range_of, settings_of
 from divmf.rerank.sinkhorn import sinkhorn
 from divmf.rerank.uimatch import uimatch
 from divmf.rerank.xquad import xquad
-from divmf.topk import TopK
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists, popularity_of
 from divmf.rerank.settings import Order, reranker
-from divmf.topk import TopK
 
 
 @reranker

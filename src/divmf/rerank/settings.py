@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, ParamSpec, get_args, get_origin, get
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import ready
-from divmf.topk import TopK
 
 Order = Annotated[
     Literal["method", "score"],

@@ -5,10 +5,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from divmf.ids import Array
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import best, lists, unit_scores
 from divmf.rerank.settings import Order, Share, reranker
-from divmf.topk import TopK
 
 # how far the exposures may be from the wanted ones, relatively; lists do not change with less
 TOLERANCE = 1e-3

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from divmf.curve import Curve, Point
-from divmf.ids import Array
-from divmf.metrics import METRICS, found_in, measure
-from divmf.model import MF
+from divmf.data.split import Split
+from divmf.engine.arrays import Array
+from divmf.models.mf import MF
+from divmf.ranking.curve import Curve, Point
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import METRICS, found_in, measure
+from divmf.ranking.retrieval import blocks
+from divmf.ranking.select import fill_seen
 from divmf.rerank.registry import Method, find_method
-from divmf.select import fill_seen
-from divmf.split import Split
-from divmf.topk import TopK, blocks
 
 
 def sweep(

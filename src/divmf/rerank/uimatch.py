@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from divmf.ids import Array
-from divmf.interactions import Interactions
+from divmf.data.interactions import Interactions
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists, log_softmax, lowest_of, popularity_of, unit_scores
 from divmf.rerank.settings import Order, Scale, reranker
-from divmf.topk import TopK
 
 log = logging.getLogger(__name__)
 

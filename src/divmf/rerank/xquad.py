@@ -5,11 +5,12 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from divmf.ids import Array, numbers_of
-from divmf.interactions import Interactions
+from divmf.data.ids import numbers_of
+from divmf.data.interactions import Interactions
+from divmf.engine.arrays import Array
+from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists, popularity_of, unit_scores
 from divmf.rerank.settings import Order, Share, reranker
-from divmf.topk import TopK
 
 
 @reranker

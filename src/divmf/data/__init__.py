@@ -1,0 +1,1 @@
+"""Interactions and where they come from: ids, tables, splits, datasets, what is on disk."""

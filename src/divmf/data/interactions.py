@@ -1,0 +1,300 @@
+"""Interactions: who met what, and when; the one form in which data enters the project."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import polars as pl
+from scipy import sparse
+
+from divmf.data.ids import as_ids, id_table, numbers_of
+from divmf.data.order import in_order
+from divmf.data.scans import Rows, parquet_parts, read_rows
+from divmf.data.tables import at_least, find_column, read_table, to_polars
+from divmf.data.times import as_times
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+
+if TYPE_CHECKING:
+    from divmf.data.split import Split
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Where the users of one process stand among all (see `engine.comm`): numbers count from here, ids are its own.
+
+    Users are numbered by their sorted ids over all processes, and each has a range of them; so has it of the pairs.
+    """
+
+    first_user: int
+    all_users: int
+    first_pair: int
+    all_pairs: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions:
+    """Distinct (user, item) pairs by number, with their id tables.
+
+    users, items   (n,) int32, sorted by user, then time, then place in the file: the last row of a user is
+                   the user's latest interaction; without times by user, then item: the order of the file
+                   has no meaning then
+    times          (n,) int64 or None; only their order is used
+    user_ids, item_ids   what the outside calls user and item number 0, 1, 2, …
+    merged         how many repeated pairs were merged away while reading
+    share          where these users stand among all, if other processes hold the rest; the catalogue is always whole
+    """
+
+    users: Array
+    items: Array
+    times: Array | None
+    user_ids: pl.Series
+    item_ids: pl.Series
+    merged: int = 0
+    share: Share | None = None
+
+    def __post_init__(self) -> None:
+        for column in (self.users, self.items, self.times):
+            if column is not None:
+                column.flags.writeable = False
+
+    @classmethod
+    def read(
+        cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None,
+        min_rating: float | None = None, rating: str | None = None,
+    ) -> Self:  # fmt: skip
+        """Read CSV, TSV, parquet or JSON lines (also .gz, .bz2); columns are found by the usual names if not named.
+
+        Many parquet files are read as one: a folder of them, or a pattern such as parts/*.parquet. With min_rating,
+        only rows whose rating is at least so high are interactions.
+        """
+        return cls._read(path, (user, item, time), rated(min_rating, rating), whole=True)
+
+    @classmethod
+    def read_share(
+        cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None,
+        min_rating: float | None = None, rating: str | None = None,
+    ) -> Self:  # fmt: skip
+        """As `read`, but where parquet files hold many rows, those of this process' range of users alone.
+
+        All processes of a run (see `engine.comm`) must call it. Any other file, and a small one, is read whole by each:
+        `share` is None then, and `Split.of_process` cuts the share when all that concerns everybody is done.
+        """
+        return cls._read(path, (user, item, time), rated(min_rating, rating), whole=comm.size() == 1)
+
+    @classmethod
+    def _read(
+        cls, path: str | Path, columns: tuple[str | None, str | None, str | None],
+        rated: tuple[str | None, float] | None, whole: bool,
+    ) -> Self:  # fmt: skip
+        try:
+            parts = parquet_parts(path)
+            if parts is None:
+                rating, lowest = rated or (None, None)
+                return cls.from_frame(read_table(path), *columns, lowest, rating)
+            rows = read_rows(parts, *columns, whole, rated)
+            return cls.from_rows(rows) if rows.whole else cls.from_rows(rows).standing()
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
+
+    @classmethod
+    def from_frame(
+        cls, frame: Any, user: str | None = None, item: str | None = None, time: str | None = None,
+        min_rating: float | None = None, rating: str | None = None,
+    ) -> Self:  # fmt: skip
+        """From a polars, pandas or Arrow frame; repeated pairs become one interaction with the latest time.
+
+        With min_rating, only rows whose rating is at least so high are interactions.
+        """
+        table = to_polars(frame)
+        if (wanted := rated(min_rating, rating)) is not None:
+            name = find_column(table, "rating", wanted[0])
+            table = table.filter(at_least(name, wanted[1], table.schema[name]))
+        if table.is_empty():
+            raise ValueError("there are no rows: an interaction log needs at least one")
+        user_column = as_ids(table[find_column(table, "user", user)], "user_id")
+        item_column = as_ids(table[find_column(table, "item", item)], "item_id")
+        time_name = find_column(table, "time", time, required=False)
+        return cls.from_ids(user_column, item_column, None if time_name is None else as_times(table[time_name]))
+
+    @classmethod
+    def from_ids(cls, user_column: pl.Series, item_column: pl.Series, times: pl.Series | None) -> Self:
+        """From columns of ids (see `as_ids`) and, where known, times, in the order of the file."""
+        user_ids, item_ids = id_table(user_column), id_table(item_column)
+        table = pl.DataFrame({"user": numbers_of(user_column, user_ids), "item": numbers_of(item_column, item_ids)})
+        timed = table if times is None else table.with_columns(time=times.cast(pl.Int64))
+        return cls.from_rows(Rows(timed, user_ids, item_ids))
+
+    @classmethod
+    def from_rows(cls, rows: Rows) -> Self:
+        """From rows by number, in the order of the file."""
+        table, shape = rows.table, (len(rows.user_ids), len(rows.item_ids))
+        times = table["time"].to_numpy() if "time" in table.columns else None
+        users, items, *timed = in_order(table["user"].to_numpy(), table["item"].to_numpy(), times, shape)
+        if merged := len(table) - len(users):
+            log.info("merged %s repeated pairs, the latest time kept", f"{merged:,}")
+        ids = rows.user_ids.alias("user_id"), rows.item_ids.alias("item_id")
+        return cls(users, items, timed[0] if timed else None, *ids, merged)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __repr__(self) -> str:
+        timed = "with times" if self.times is not None else "no times"
+        return f"Interactions({self.n_users:,} users, {self.n_items:,} items, {len(self):,} interactions, {timed})"
+
+    @property
+    def n_users(self) -> int:
+        """|U|, also users without an interaction in this part."""
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """|I|, the whole catalogue."""
+        return len(self.item_ids)
+
+    @property
+    def density(self) -> float:
+        """The share of all user–item pairs that were observed."""
+        return len(self) / (self.n_users * self.n_items)
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """R as 0/1: (n_users, n_items), the items of each row sorted."""
+        ones = np.ones(len(self), dtype=np.float32)
+        return sparse.csr_array((ones, (self.users, self.items)), shape=(self.n_users, self.n_items))
+
+    @cached_property
+    def popularity(self) -> Array:
+        """How many users met each item.  (n_items,) int64."""
+        return np.bincount(self.items, minlength=self.n_items)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The interactions as a table with the original ids: user_id, item_id and, where known, timestamp."""
+        columns = {"user_id": self.user_ids.gather(self.users), "item_id": self.item_ids.gather(self.items)}
+        return pl.DataFrame(columns | ({} if self.times is None else {"timestamp": self.times}))
+
+    def where(self, kept: Array) -> Self:
+        """The rows where `kept` holds, with the same id tables."""
+        times = None if self.times is None else self.times[kept]
+        left = replace(self, users=self.users[kept], items=self.items[kept], times=times, merged=0)
+        return left if self.share is None else left.standing()
+
+    def standing(self) -> Self:
+        """The same share, with where it stands among those of all processes counted anew; all of them must call it."""
+        sizes = np.array(comm.everyones((self.n_users, len(self))))  # (processes, 2)
+        (users, pairs), (all_users, all_pairs) = sizes[: comm.rank()].sum(axis=0), sizes.sum(axis=0)
+        return replace(self, share=Share(int(users), int(all_users), int(pairs), int(all_pairs)))
+
+    def users_between(self, first: int, last: int) -> Self:
+        """The share of users number first … last−1, for one of several processes."""
+        low, high = np.searchsorted(self.users, [first, last])
+        return replace(
+            self,
+            users=self.users[low:high] - np.int32(first),
+            items=self.items[low:high],
+            times=None if self.times is None else self.times[low:high],
+            user_ids=self.user_ids[first:last],
+            merged=0,
+            share=Share(first, self.n_users, int(low), len(self)),
+        )
+
+    def total(self, counts: Array) -> Array:
+        """The sum over the processes that share these interactions; what was given, if they are whole."""
+        return counts if self.share is None else comm.total(counts)
+
+    def k_core(self, k: int) -> Self:
+        """The largest part in which every user and every item has at least k interactions (iterative)."""
+        if k < 0:
+            raise ValueError(f"k_core={k} is negative; choose 0 (everything) or more")
+        kept, before = np.ones(len(self), dtype=bool), -1
+        while (left := int(self.total(kept.sum()))) != before:
+            by_user = np.bincount(self.users[kept], minlength=self.n_users)
+            by_item = self.total(np.bincount(self.items[kept], minlength=self.n_items))
+            kept &= (by_user[self.users] >= k) & (by_item[self.items] >= k)
+            before = left
+        if not left:
+            raise ValueError(
+                f"k_core={k} leaves no user: no part of the data has {k} interactions for each user and item;"
+                " choose a smaller one"
+            )
+        return self.where(kept).compact()
+
+    def compact(self) -> Self:
+        """The same interactions, with the users and items that have none taken out of the id tables."""
+        by_user = np.bincount(self.users, minlength=self.n_users) > 0
+        by_item = self.total(np.bincount(self.items, minlength=self.n_items)) > 0
+        left = replace(
+            self,
+            users=(np.cumsum(by_user, dtype=np.int32) - 1)[self.users].astype(np.int32),
+            items=(np.cumsum(by_item, dtype=np.int32) - 1)[self.items].astype(np.int32),
+            user_ids=self.user_ids.filter(pl.Series(by_user)),
+            item_ids=self.item_ids.filter(pl.Series(by_item)),
+        )
+        return left if self.share is None else left.standing()
+
+    def leave_one_out(self, seed: int = 0) -> "Split":
+        """One interaction of each user for the test, one for validation; see `divmf.data.split.leave_one_out`."""
+        from divmf.data.split import leave_one_out  # the fluent face of a function one step up the ladder
+
+        return leave_one_out(self, np.random.default_rng(seed))
+
+    def hold_out(self, seed: int = 0, valid: float = 0.1, test: float = 0.2) -> "Split":
+        """A share of each user's interactions for the test, one for validation; see `divmf.data.split.hold_out`."""
+        from divmf.data.split import hold_out
+
+        return hold_out(self, np.random.default_rng(seed), valid, test)
+
+    def by_time(
+        self,
+        when: str | int | date | None = None,
+        test: float | None = None,
+        valid: float = 0.1,
+        cold: bool = False,
+    ) -> "Split":
+        """Everything from a moment on, or the latest share, for the test; see `divmf.data.split.by_time`."""
+        from divmf.data.split import by_time
+
+        return by_time(self, when, test, valid, cold)
+
+    def rolling(self, folds: int = 3, test: float = 0.1, valid: float = 0.1) -> "list[Split]":
+        """Several splits by time, the earliest first; see `divmf.data.split.rolling`."""
+        from divmf.data.split import rolling
+
+        return rolling(self, folds, test, valid)
+
+    def user_numbers(self, user_ids: Sequence[Any] | pl.Series) -> Array:
+        """The row numbers of these users; an unknown one is an error that names it."""
+        if isinstance(user_ids, str | bytes | int):
+            raise ValueError(f"users={user_ids!r} is one id; give a list of them, [{user_ids!r}]")
+        given = as_ids(pl.Series("user_id", user_ids), "user_id")
+        numbers = numbers_of(given, self.user_ids)
+        check_known(given, numbers >= 0)
+        return numbers
+
+
+def rated(min_rating: float | None, rating: str | None) -> tuple[str | None, float] | None:
+    """The rating column, if it is named, and the lowest rating that counts; None if all rows do."""
+    if min_rating is not None:
+        return rating, min_rating
+    if rating is not None:
+        raise ValueError(f"rating={rating!r} is named, but not from which on a row counts; give min_rating, such as 4")
+    return None
+
+
+def check_known(users: pl.Series, known: Array) -> None:
+    """Refuse users who are not known, by the name of one."""
+    if not known.all():
+        unknown = users.filter(pl.Series(~known))
+        raise ValueError(
+            f"{len(unknown):,} of the {len(users):,} users were not in the training data (such as {unknown[0]!r});"
+            " leave them out, or train again with their interactions"
+        )

@@ -1,0 +1,40 @@
+"""What users have at stake when their lists are diversified: those who will meet more lose more by a worse list.
+
+The hits one expects of an item are what the user will yet meet, times the item's probability, which a model knows.
+Where what a user will meet grows with the past, as it does in life, the list of an active user is worth more, and that
+user's scores should give way to prices less: they are multiplied by ((n + 50)/mean)^power, n the user's interactions.
+The 50 keeps users with few, of whom little is known, from giving way almost for nothing.
+
+Whether it grows can be seen in what is held out for validation: with leave-one-out it is one item, whoever the user is,
+so the power is 0; with a share of each user's interactions it is 1.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from divmf.data.split import Split
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+
+PRIOR = 50  # interactions that everybody is taken to have beside their own
+
+
+def stakes_of(met: sparse.csr_array, power: float) -> Array:
+    """How much the scores of each user count: ((n + 50) / mean of n + 50)^power.  (n_users,) float32"""
+    n_users, n_pairs = (comm.place(count).whole for count in (met.shape[0], met.nnz))
+    relative = (np.diff(met.indptr) + PRIOR) / (n_pairs / n_users + PRIOR)
+    return np.asarray(relative**power, dtype=np.float32)
+
+
+def stake_of(split: Split) -> float:
+    """The power: by how many per cent more is held out for validation where a user has one per cent more in train.
+
+    From the straight line through all users who have something held out, at the mean; from 0 to 1.
+    """
+    held, past = (np.diff(part.matrix.indptr).astype(np.int64) for part in (split.valid, split.train))
+    held, past = held[held > 0], past[held > 0]
+    # whole numbers: with as much held out for everybody it is 0 to the last bit, for any number of processes
+    sums = np.array([len(past), past.sum(), held.sum(), (past * past).sum(), (past * held).sum()])
+    n, all_past, all_held, squares, products = (int(value) for value in comm.total(sums))
+    spread, together = n * squares - all_past**2, n * products - all_past * all_held
+    return float(np.clip(together * all_past / (spread * all_held), 0, 1)) if spread and all_held else 0.0

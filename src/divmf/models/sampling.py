@@ -1,0 +1,123 @@
+"""What a training step looks at: shuffled positives with negatives, or blocks of users × items."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from divmf.data.interactions import Interactions
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.engine.threads import Place, ahead
+
+BITS = 1 << 26  # bytes that a table of who has met what may take, a bit each; beyond, rows are searched
+SLAB, SLABS = 1 << 14, 16  # rows drawn at a time: enough that threads seldom meet, but an epoch has several
+
+
+def draw_key(rng: np.random.Generator) -> int:
+    """A key for draws that belong to a place (`kernels.draw`)."""
+    return int(rng.integers(0, 2**63))
+
+
+def dealt(first: int, last: int, whole: int, key: int, own: range) -> tuple[Array, Array]:
+    """What of a process's own numbers stands at the places first … last − 1 of a random order of 0 … whole − 1.
+
+    The numbers, and where among those places they stand, ascending; the order is the same for any number of processes.
+    """
+    from divmf.kernels.shuffle import shuffled
+
+    numbers = shuffled(first, last, whole, key)
+    if len(own) == whole:
+        return numbers, np.arange(last - first)
+    places = np.flatnonzero((numbers >= own.start) & (numbers < own.stop))
+    return numbers[places], places
+
+
+class Slab(NamedTuple):
+    """Some batches of pairs, one behind the other.
+
+    users, met   (n,)
+    unmet        items not met, (n, each)
+    bounds       where the batches begin, and where the last one ends; with several processes, one may be empty
+    """
+
+    users: Array
+    met: Array
+    unmet: Array
+    bounds: Array
+
+    def batches(self) -> Iterator[tuple[Array, Array, Array]]:
+        """The pairs of each batch."""
+        for first, last in pairwise(self.bounds):
+            yield self.users[first:last], self.met[first:last], self.unmet[first:last]
+
+
+def slabs(
+    train: Interactions,
+    size: int,
+    negatives: int,
+    rng: np.random.Generator,
+    each: int = 1,
+    n_batches: int | None = None,
+) -> Iterator[Slab]:
+    """Every pair with `negatives` items not met, in random batches of `size` rows, many batches at a time.
+
+    n_batches: so many, nearly equal ones instead
+    each: items not met in a row. 1: rows are triples (user, item met, item not met), shuffled one by one; `negatives`:
+    they are pairs with all their items not met. The items drawn for a pair are the same either way.
+
+    Of several processes, each has the rows of its own users of every batch. A draw belongs to a pair, so nothing of it
+    depends on how many processes, threads or batches there are.
+    """
+    from divmf.kernels.draw import mark
+    from divmf.kernels.draw import negatives as draw_negatives
+
+    matrix, place, repeats = train.matrix, comm.place(len(train)), negatives // each
+    whole, own = repeats * place.whole, range(repeats * place.first, repeats * (place.first + len(train)))
+    order, key, row = draw_key(rng), draw_key(rng), (train.n_items + 7) // 8
+    met = np.zeros((train.n_users, row) if train.n_users * row <= BITS else (0, 0), dtype=np.uint8)
+    mark(matrix.indptr, matrix.indices, met)
+    ends = np.append(np.arange(0, whole, size), whole)
+    if n_batches is not None:
+        size, ends = max(1, whole // n_batches), whole * np.arange(n_batches + 1) // n_batches
+    at_once = max(1, min(SLAB // size, (len(ends) - 1) // SLABS))
+
+    def draw(batch: int) -> Slab:
+        bounds = ends[batch : batch + at_once + 1]
+        rows, places = dealt(bounds[0], bounds[-1], whole, order, own)
+        chosen = rows // repeats - place.first
+        users, items = train.users[chosen], train.items[chosen]
+        drawn = np.empty((len(chosen), each), dtype=items.dtype)
+        draw_negatives(users, items, rows, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
+        return Slab(users, items, drawn, np.searchsorted(places, bounds - bounds[0]))
+
+    yield from ahead(draw, range(0, len(ends) - 1, at_once))
+
+
+def n_blocks(n_users: int, n_items: int, rows: int | None, columns: int | None) -> int:
+    """How many mini-batches `submatrices` gives, of the users of all processes."""
+    return -(-n_users // min(rows or n_users, n_users)) * -(-n_items // min(columns or n_items, n_items))
+
+
+def submatrices(
+    n_users: int, n_items: int, rows: int | None, columns: int | None, rng: np.random.Generator,
+    place: Place | None = None,
+) -> Iterator[tuple[Array, Array | None]]:  # fmt: skip
+    """Mini-batches of Sec. 3.3.3: every (block of users, block of items) once, both shuffled; None = all items.
+
+    place: where these users stand among those of all processes; a block is of all of them, its users are one's own
+    """
+    place = place or Place(0, n_users, 1)
+    rows, columns = min(rows or place.whole, place.whole), min(columns or n_items, n_items)
+    key, own = draw_key(rng), range(place.first, place.first + n_users)
+    for start in range(0, place.whole, rows):
+        block = np.arange(n_users)
+        if rows < place.whole:
+            block = np.sort(dealt(start, min(start + rows, place.whole), place.whole, key, own)[0] - place.first)
+        if columns == n_items:
+            yield block, None
+            continue
+        items = rng.permutation(n_items)
+        for first_item in range(0, n_items, columns):
+            yield block, np.sort(items[first_item : first_item + columns])

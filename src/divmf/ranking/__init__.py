@@ -1,0 +1,1 @@
+"""Lists and what they are worth: top-k, metrics, intervals, the accuracy-diversity curve."""

@@ -1,0 +1,295 @@
+"""Point, Curve: the accuracy–diversity curve, its frontier, and the choice of an operating point."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+
+from divmf.ranking.metrics import METRICS
+
+ACCURACY, DIVERSITY = "accuracy", "diversity"
+LARGEST_RHO = 1e9  # steps towards prices of larger ones do not come to an end
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one epoch, or one setting of a reranker's knob, gives.
+
+    phase         "accuracy", "diversity" or a reranker's name
+    epoch         the number of the epoch within the run
+    valid, test   metric names and values (see METRICS)
+    knob          the setting that made the point, where there is one: ρ of the market or of exposure prices
+    gap           how far the lists may be from the optimum: of the market, as a fraction of what they have gained over
+                  the model's own; of prices, in units of ρ per recommendation
+    """
+
+    phase: str
+    epoch: int
+    valid: Mapping[str, float]
+    test: Mapping[str, float]
+    knob: float | None = None
+    loss: float | None = None
+    seconds: float | None = None
+    gap: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it: MF, an epoch, a ρ, or the setting of a reranker's knob."""
+        if self.phase == ACCURACY:
+            return "MF itself"
+        if self.knob is None:
+            return f"{self.phase} epoch {self.epoch}"
+        return f"ρ = {self.knob:.4g}" if self.phase == DIVERSITY else f"knob {self.knob:g}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As the commands print it and the run folder keeps it; what is None is left out."""
+        extra = {name: getattr(self, name) for name in ("knob", "loss", "seconds", "gap")}
+        return (
+            {"phase": self.phase, "epoch": self.epoch}
+            # JSON knows no infinity, which is where some knobs are neutral
+            | {
+                name: float(value) if isfinite(value) else str(value)
+                for name, value in extra.items()
+                if value is not None
+            }
+            | {part: {name: float(value) for name, value in getattr(self, part).items()} for part in ("valid", "test")}
+        )
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Self:
+        """From what `to_json` gave; other keys are passed over."""
+        found = {name: row[name] for name in cls.__dataclass_fields__ if name in row}
+        return cls(**found | {name: float(row[name]) for name in ("knob", "loss", "seconds", "gap") if name in row})
+
+    def of(self, part: str, metric: str) -> float:
+        """One number; what was not measured is an error that says what was."""
+        values = {"valid": self.valid, "test": self.test}.get(part)
+        if values is None:
+            raise ValueError(f"part={part!r} is not a part of a curve; choose 'valid' or 'test'")
+        if metric not in values:
+            raise ValueError(f"metric={metric!r} was not measured; choose one of {', '.join(values)}")
+        return values[metric]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The points of a run, in the order they were made."""
+
+    points: tuple[Point, ...]
+
+    def __repr__(self) -> str:
+        phases = {point.phase: None for point in self.points}
+        sizes = ", ".join(f"{sum(point.phase == phase for point in self.points)} {phase}" for phase in phases)
+        return f"Curve({sizes or 'no points'})"
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """phase, epoch, knob, loss, seconds, gap, valid_ndcg, valid_…, test_ndcg, …: a row a point."""
+        columns: dict[str, Any] = {"phase": [point.phase for point in self.points]}
+        columns |= {"epoch": [point.epoch for point in self.points]}
+        columns |= {
+            name: [getattr(point, name) for point in self.points] for name in ("knob", "loss", "seconds", "gap")
+        }
+        for part in ("valid", "test"):
+            rows = [getattr(point, part) for point in self.points]
+            names = {name: None for row in rows for name in row}
+            columns |= {f"{part}_{name}": [row.get(name) for row in rows] for name in names}
+        schema = {name: {"phase": pl.String, "epoch": pl.Int64}.get(name, pl.Float64) for name in columns}
+        return pl.DataFrame(columns, schema=schema)
+
+    @property
+    def base(self) -> Point:
+        """The model before diversifying: the accuracy point with the highest validation nDCG, else the first point."""
+        if not self.points:
+            raise ValueError("the curve has no points; train at least one epoch")
+        accuracy = [point for point in self.points if point.phase == ACCURACY]
+        return max(accuracy, key=lambda point: point.of("valid", "ndcg")) if accuracy else self.points[0]
+
+    @property
+    def operating(self) -> tuple[Point, ...]:
+        """The points one may choose: the base, then all after the accuracy phase, by their ρ if they have one."""
+        base = self.base
+        later = [point for point in self.points if point.phase != ACCURACY and point is not base]
+        if all(point.phase == DIVERSITY and point.knob is not None for point in later):
+            later.sort(key=lambda point: point.knob or 0.0)
+        return (base, *later)
+
+    @property
+    def has_rho(self) -> bool:
+        """Whether the points after the model's own are named by their ρ: those of the market and of prices."""
+        return any(point.phase == DIVERSITY and point.knob is not None for point in self.points)
+
+    def frontier(self, metric: str = "gini", part: str = "valid") -> "Curve":
+        """The operating points that no other equals or beats in both nDCG and the metric, highest nDCG first."""
+        return Curve(tuple(point for point, _, _ in frontier_of(self.operating, metric, part)))
+
+    def hypervolume(
+        self, metric: str = "gini", part: str = "valid", reference: tuple[float, float] | None = None
+    ) -> float:
+        """The area of (nDCG, metric) pairs that are worse than some operating point and better than the reference.
+
+        reference: (nDCG, metric); (0, the worst value of the metric: Gini 1, coverage 0, entropy 0) if not said.
+        """
+        sign = sign_of(metric)
+        if reference is None and not np.isfinite(METRICS[metric].worst):
+            raise ValueError(f"metric={metric!r} has no worst value; give reference=(ndcg, {metric})")
+        worst_ndcg, worst = reference or (0.0, METRICS[metric].worst)
+        floor, area = sign * worst, 0.0
+        for _, accuracy, diversity in frontier_of(self.operating, metric, part):
+            area += max(0.0, accuracy - worst_ndcg) * max(0.0, diversity - floor)
+            floor = max(floor, diversity)
+        return area
+
+    def at_loss(self, drop: float, metric: str, part: str = "test") -> float | None:
+        """The best value of the metric at an nDCG of (1 − drop) × the base's, both on this part of the split.
+
+        Read off the frontier of the operating points, straight lines between neighbours, so a noisy epoch that
+        loses in both only leaves no trace. None when no operating point has lost that much nDCG.
+        """
+        if not 0 <= drop <= 1:
+            raise ValueError(f"drop={drop} is not a share of the nDCG; choose 0 to 1, such as 0.05 for five per cent")
+        target = (1 - drop) * self.base.of(part, "ndcg")
+        if min(point.of(part, "ndcg") for point in self.operating) > target:
+            return None
+        _, accuracy, diversity = zip(*reversed(frontier_of(self.operating, metric, part)), strict=True)
+        return sign_of(metric) * float(np.interp(target, accuracy, diversity))
+
+    def ndcg_at(self, metric: str, value: float, part: str = "test") -> float | None:
+        """The best nDCG where the metric has this value, read off the frontier as in `at_loss`.
+
+        The frontier's highest nDCG where every point is better than the value; None where none reaches it.
+        """
+        _, accuracy, diversity = zip(*frontier_of(self.operating, metric, part), strict=True)
+        target = sign_of(metric) * value
+        return None if target > diversity[-1] else float(np.interp(target, diversity, accuracy))
+
+    def best_within(self, drop: float, metric: str, ndcg: float | None = None) -> Point:
+        """The operating point with the best value of a metric that loses at most a share of nDCG, on validation.
+
+        ndcg: what is lost from, if it is not the base's; the base where no point keeps enough of it.
+        """
+        floor = (1 - drop) * (self.base.valid["ndcg"] if ndcg is None else ndcg)
+        kept = [point for point in self.operating if point.valid["ndcg"] >= floor] or [self.base]
+        return max(kept, key=lambda point: (sign_of(metric) * point.of("valid", metric), point.valid["ndcg"]))
+
+    def choose(
+        self,
+        rule: str | None = None,
+        *,
+        ndcg_drop: float | None = None,
+        gini: float | None = None,
+        coverage: float | None = None,
+        epoch: int | None = None,
+        rho: float | None = None,
+    ) -> Point:
+        """The operating point by exactly one criterion, read on validation; of points that tie, the earliest.
+
+        ndcg_drop=d   the lowest Gini among the points with nDCG ≥ (1 − d) × the base's (the base is one)
+        gini=g        the highest nDCG among the points with Gini ≤ g
+        coverage=c    the highest nDCG among the points with coverage ≥ c
+        epoch=e       the point of that epoch
+        rho=r         the point with that ρ (the nearest there is)
+        "knee"        the point of the (nDCG, Gini) frontier farthest above the straight line between the
+                      frontier's two ends, both axes scaled to [0, 1]; the end with the higher nDCG if none is
+        """
+        asked = {"rule": rule, "ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
+        given = {name: value for name, value in asked.items() if value is not None}
+        if len(given) != 1:
+            seen = ", ".join(f"{name}={value!r}" for name, value in given.items()) or "nothing"
+            raise ValueError(
+                f"choose a point by exactly one of 'knee', ndcg_drop, gini, coverage, epoch, rho; given: {seen}"
+            )
+        if rule is not None:
+            if rule != "knee":
+                raise ValueError(f"rule={rule!r} is unknown; the rule there is: 'knee'")
+            return self.knee
+        if epoch is not None:
+            return self.of_epoch(epoch)
+        if rho is not None:
+            return self.nearest(rho)
+        ((name, share),) = ((name, float(value)) for name, value in given.items())
+        if not 0 <= share <= 1:
+            raise ValueError(f"{name}={share:g} is not a share; choose 0 to 1, such as 0.05 for five per cent")
+        return self.within(share) if name == "ndcg_drop" else self.reaching(name, share)
+
+    def within(self, drop: float) -> Point:
+        """The lowest validation Gini among the points that keep (1 − drop) of the base's validation nDCG."""
+        least = (1 - drop) * self.base.of("valid", "ndcg")
+        kept = [point for point in self.operating if point.of("valid", "ndcg") >= least]
+        return min(kept, key=lambda point: (point.of("valid", "gini"), -point.of("valid", "ndcg")))
+
+    def reaching(self, metric: str, value: float) -> Point:
+        """The highest validation nDCG among the points whose validation metric is at least as good as the value."""
+        sign = sign_of(metric)
+        reached = [point for point in self.operating if sign * point.of("valid", metric) >= sign * value]
+        if not reached:
+            best = sign * max(sign * point.of("valid", metric) for point in self.operating)
+            raise ValueError(
+                f"{metric}={value:g} is not reached on validation: the best is {best:.4f};"
+                " ask for less, or train more diversity epochs"
+            )
+        return max(reached, key=lambda point: (point.of("valid", "ndcg"), sign * point.of("valid", metric)))
+
+    def of_epoch(self, epoch: int) -> Point:
+        """The point of that epoch after the accuracy phase; 0 is the model before diversifying."""
+        base, *later = self.operating
+        if epoch == 0:
+            return base
+        for point in later:
+            if point.epoch == epoch:
+                return point
+        epochs = [point.epoch for point in later]
+        range_of = f", or {min(epochs)} to {max(epochs)}" if epochs else ""
+        raise ValueError(f"epoch={epoch} cannot be chosen; choose 0 (before diversifying){range_of}")
+
+    def nearest(self, rho: float) -> Point:
+        """The point whose ρ is nearest; ρ = 0 is the model before diversifying."""
+        priced = [point for point in self.operating if point.phase == DIVERSITY and point.knob is not None]
+        if not priced or not 0 <= rho <= LARGEST_RHO:
+            why = (
+                "its points have none (--method divmf); name an epoch"
+                if not priced
+                else f"ρ is a number, 0 or more, up to {LARGEST_RHO:g}"
+            )
+            raise ValueError(f"rho={rho:g} cannot be chosen: {why}")
+        return self.base if rho == 0 else min(priced, key=lambda point: abs((point.knob or 0.0) - rho))
+
+    @property
+    def knee(self) -> Point:
+        """The point of the validation frontier farthest above the chord between its ends; see `choose`."""
+        rows = frontier_of(self.operating, "gini", "valid")
+        (_, highest, least), (_, lowest, most) = rows[0], rows[-1]
+        if len(rows) == 1:
+            return rows[0][0]
+
+        def above(row: tuple[Point, float, float]) -> float:
+            """√2 × the distance to the chord, which runs from (1, 0) to (0, 1) once the axes are scaled."""
+            _, accuracy, diversity = row
+            scaled = (accuracy - lowest) / (highest - lowest) + (diversity - least) / (most - least)
+            return round(scaled - 1, 12)  # so that on the chord is not above it
+
+        return max(rows, key=above)[0]
+
+
+def sign_of(metric: str) -> int:
+    """1 for a metric that is better high, −1 for one that is better low."""
+    if metric not in METRICS:
+        raise ValueError(f"metric={metric!r} is unknown; choose one of {', '.join(METRICS)}")
+    return 1 if METRICS[metric].better == "high" else -1
+
+
+def frontier_of(points: Sequence[Point], metric: str, part: str) -> list[tuple[Point, float, float]]:
+    """The points that no other equals or beats in both: (point, nDCG, metric with its sign), highest nDCG first."""
+    sign = sign_of(metric)
+    rows = [(point, point.of(part, "ndcg"), sign * point.of(part, metric)) for point in points]
+    kept: list[tuple[Point, float, float]] = []
+    for row in sorted(rows, key=lambda row: (-row[1], -row[2])):
+        if not kept or row[2] > kept[-1][2]:
+            kept.append(row)
+    return kept

@@ -1,0 +1,255 @@
+"""The comparison's page: every method's curve on the same model, what each gives at a loss, and what to choose."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from divmf.ranking.curve import sign_of
+from divmf.ranking.metrics import METRICS, Estimate
+from divmf.reports.compared import Comparison
+from divmf.reports.methods import in_short, knob_of, method_table, rerank_command
+from divmf.reports.section import (
+    Cell,
+    Figure,
+    Section,
+    Table,
+    Text,
+    command_cell,
+    duration,
+    listing,
+    number,
+    percent,
+    relative,
+)
+from divmf.rerank import METHODS
+
+DIVERSITY = ("gini", "coverage", "entropy")
+
+
+def sections(story: Comparison, chart: Any) -> list[Section]:
+    """The page, from the answer to the details; chart: the curves."""
+    return [
+        answer(story),
+        question(story),
+        curves(story, chart),
+        at_losses(story),
+        choosing(story),
+        *([people(story)] if story.examples else []),
+        measured(story),
+        next_steps(story),
+    ]
+
+
+def answer(story: Comparison) -> Section:
+    """What to choose."""
+    loss, chosen = story.usual, story.choice(story.usual)
+    row, base = story.row(chosen, story.usual), story.base.test
+    first = Markup("<strong>{}</strong>").format(
+        f"Where {percent(loss, 0)} of the accuracy may be given up, choose {chosen}: it takes the Gini index from"
+        f" {base['gini']:.2f} to {row['gini']:.2f}, the most even of the {len(story.curves)} methods compared."
+        if improves(story, chosen, loss)
+        else f"Where {percent(loss, 0)} of the accuracy may be given up, no method makes the lists more even: keep the"
+        " model as it is, or allow more."
+    )
+    cards = [
+        (f"{base['gini']:.2f} → {row['gini']:.2f}", "Gini index on test: 0 shows all items alike, 1 one item only"),
+        (f"{base['coverage']:.0%} → {row['coverage']:.0%}", "of the catalogue is shown to someone"),
+        (relative(row["ndcg_change"]), f"{story.ndcg} on test ({interval(row)})"),
+        (duration(row["seconds"]), "to make everybody’s lists, or the run’s diversity phase"),
+    ]
+    return Section("In short", [first, reason(story, loss)], cards)
+
+
+def improves(story: Comparison, method: str, loss: float) -> bool:
+    """Whether a method's choice at a loss is more even than the model, on validation."""
+    return story.point(method, loss).valid["gini"] < story.base.valid["gini"]
+
+
+def reason(story: Comparison, loss: float) -> str:
+    """Why the choice at a loss is the choice, and what else would do."""
+    chosen, others, row = story.choice(loss), story.as_good(loss), story.row(story.choice(loss), loss)
+    text = f"What {chosen} does: {in_short(chosen)}. It was chosen on validation; all numbers here are the test."
+    if row["ndcg_change"] < -loss:
+        text += f" There it cost {percent(-row['ndcg_change'])}, more than the {percent(loss, 0)} of validation."
+    widest = story.choice(loss, "coverage")
+    if widest != chosen:
+        text += (
+            f" For coverage alone, {widest} goes further: {story.row(widest, loss)['coverage']:.0%} of the catalogue."
+        )
+    if not others:
+        return text + " In evenness, no other method comes within its 95% interval."
+    own = next(iter(story.curves))
+    near = (
+        f" In evenness, {listing(others)} {'does' if len(others) == 1 else 'do'} as well, as far as intervals can tell."
+    )
+    if own in others:
+        near += f" Of these, {own} needs no step after the model: the lists come out of it as they are."
+    quickest = min([chosen, *others], key=lambda name: story.row(name, loss)["seconds"])
+    if quickest != chosen and quickest != own:
+        near += f" The quickest of them is {quickest} ({duration(story.row(quickest, loss)['seconds'])})."
+    return text + near
+
+
+def question(story: Comparison) -> Section:
+    """What was compared, and why."""
+    before, n_items = story.base.test, story.split.n_items
+    shown = round(before["coverage"] * n_items)
+    prose: list[Text] = [
+        f"The model alone shows {shown:,} of {n_items:,} items: accurate lists, each sensible on its own, that together"
+        " send everyone to the same place. There are many ways to spread them, and all cost some accuracy. So they are"
+        " compared at the same cost: how even are the lists when each method gives up as much?",
+        f"All methods start from the same model, and the rerankers from the same {story.candidates} candidates a person"
+        f" with their scores. Accuracy is {story.ndcg}: the more of what people really went on to choose stands near"
+        " the top of their lists, the higher.",
+    ]
+    return Section("The question", prose)
+
+
+def curves(story: Comparison, chart: Any) -> Section:
+    """Every method's curve."""
+    own = next(iter(story.curves))
+    prose = [
+        "Each method has a knob. Turned down, the lists are the model’s own, the diamond. Turned up, they become more"
+        " diverse, and accuracy falls. A good method runs flat to the right before it falls; one whose line lies above"
+        " and to the right of another’s is better at every setting.",
+    ]
+    caption = (
+        f"{story.ndcg} on the test items against three views of diversity. Point at a mark to read its numbers. Click a"
+        f" method in the legend to see it alone, and beside the legend to see all again. Methods beside {own} are cut"
+        " off below half of the accuracy they start from."
+    )
+    return Section("Every method’s curve", prose, charts=[Figure(chart, caption)])
+
+
+def at_losses(story: Comparison) -> Section:
+    """A table a loss, the most even first."""
+    tables = []
+    for loss in story.losses:
+        best = {metric: best_number(story, loss, metric) for metric in DIVERSITY}
+        names = sorted(story.curves, key=lambda name: story.row(name, loss)["gini"])
+        rows: list[list[Cell]] = [["the model itself", *(story.base.test[metric] for metric in DIVERSITY), None, None]]
+        for name in names:
+            row = story.row(name, loss)
+            cells = [bold(estimate(row, metric), best[metric]) for metric in DIVERSITY]
+            changed = Markup("{} <small>{}</small>").format(relative(row["ndcg_change"]), interval(row))
+            rows.append([with_setting(name, row), *cells, changed, duration(row["seconds"])])
+        header = ["Method", *(METRICS[metric].label for metric in DIVERSITY), f"{story.ndcg} change", "time"]
+        tables.append(Table(header, rows, Markup("<b>At {} loss of accuracy</b>, on test.").format(percent(loss, 0))))
+    prose = [
+        "For each loss, every method’s knob was set on validation: the best value it reaches while validation nDCG"
+        " falls by at most so much, for each column on its own. The column beside the time says what was really lost on"
+        " the test, at the setting with the best Gini. In small print: 95% intervals. The best of a column is bold.",
+    ]
+    return Section("At the same loss of accuracy", prose, tables=tables)
+
+
+def choosing(story: Comparison) -> Section:
+    """The choice at each loss, in words."""
+    rows: list[list[Cell]] = []
+    for loss in story.losses:
+        chosen = story.choice(loss)
+        row, others = story.row(chosen, loss), story.as_good(loss)
+        if not improves(story, chosen, loss):
+            rows.append([percent(loss, 0), "the model itself", "no method made the lists more even on validation"])
+            continue
+        why = (
+            f"Gini {story.base.test['gini']:.2f} → {row['gini']:.2f}, coverage {row['coverage']:.0%},"
+            f" {story.ndcg} {relative(row['ndcg_change'])}"
+        )
+        why += f"; {listing(others)} within its interval" if others else "; no other within its interval"
+        rows.append([percent(loss, 0), with_setting(chosen, row), why])
+    prose: list[Text] = [
+        "How much accuracy may be given up is a decision about your business, not about statistics. What each loss"
+        " buys here:",
+        weak_ones(story),
+    ]
+    table = Table(["Loss allowed", "choose", "why"], rows, left=(0, 1, 2))
+    return Section("What to choose, and why", [text for text in prose if text], tables=[table])
+
+
+def weak_ones(story: Comparison) -> str:
+    """The methods that get less than a tenth of the best improvement at the usual loss."""
+    loss = story.usual
+    gained = {name: story.base.test["gini"] - story.row(name, loss)["gini"] for name in story.curves}
+    most = max(gained.values())
+    weak = [name for name, gain in gained.items() if gain < 0.1 * most]
+    if most <= 0 or not weak:
+        return ""
+    return (
+        f"Hardly worth it here at {percent(loss, 0)}: {listing(weak)}, with less than a tenth of the best improvement."
+    )
+
+
+def people(story: Comparison) -> Section:
+    """Some people's lists, side by side."""
+    prose = [
+        Markup(
+            "The lists of a few people, picked by their place in the data and not for their looks, before and after the"
+            " choice above. <b>Bold</b> is new in the list, ✓ is what the person really went on to choose; the small"
+            " print says how many people met the item in the training data."
+        )
+    ]
+    return Section("The same people, before and after", prose, tables=story.examples)
+
+
+def measured(story: Comparison) -> Section:
+    """The protocol, the metrics and the methods."""
+    split = story.split
+    prose = [
+        f"{split.n_users:,} people, {split.n_items:,} items. The model learnt from {len(split.train):,} interactions;"
+        f" {len(split.valid):,} were set aside for validation, by which all knobs were set, and {len(split.test):,} for"
+        " the test, by which nothing was chosen. Intervals are 95%, from 200 draws of the people with replacement.",
+    ]
+    rows: list[list[Cell]] = [[METRICS[name].label, METRICS[name].definition] for name in ("ndcg", *DIVERSITY)]
+    tables = [Table(["Metric", "definition"], rows, left=(0, 1)), method_table(list(story.curves))]
+    return Section("How it was measured", prose, tables=tables)
+
+
+def next_steps(story: Comparison) -> Section:
+    """The commands that come next."""
+    loss, chosen, own = story.usual, story.choice(story.usual), next(iter(story.curves))
+    commands = {}
+    if chosen in METHODS:
+        wide = f"divmf recommend {story.run} --epoch 0 --k {story.candidates} --seen all -o wide.parquet"
+        commands[wide] = "the model’s candidates, everybody’s"
+        more = f"--run {story.run} " if METHODS[chosen].takes_lowest else ""
+        more += f"--k {story.k} -o lists.parquet"
+        commands[rerank_command("wide.parquet", chosen, story.settings[chosen, loss], more)] = (
+            f"the lists of {chosen} as set above"
+            + (" (and --train with your log)" if METHODS[chosen].takes_train else "")
+        )
+    drop = percent(loss, 0)
+    commands[f"divmf pick {story.run} --ndcg-drop {drop}"] = f"choose {own} at {drop} loss"
+    commands[f"divmf recommend {story.run} -o lists.parquet --seen all"] = f"write everybody’s lists of {own}"
+    rows = [[command_cell(command), meaning] for command, meaning in commands.items()]
+    return Section("What to do next", (), tables=[Table(["command", "what it does"], rows, left=(0, 1))])
+
+
+def estimate(row: Mapping[str, Any], metric: str) -> Estimate:
+    """A number of a row with its interval."""
+    return Estimate(row[metric], row[f"{metric}_low"], row[f"{metric}_high"])
+
+
+def best_number(story: Comparison, loss: float, metric: str) -> str:
+    """The best value of a column, as it is written."""
+    values = [story.row(name, loss)[metric] for name in story.curves]
+    return number(max(values, key=lambda value: sign_of(metric) * float(value)))
+
+
+def bold(value: Estimate, best: str) -> Cell:
+    """An estimate, bold if it reads like the best."""
+    if number(value) != best:
+        return value
+    return Markup("<b>{}</b> <small>{}–{}</small>").format(best, number(value.low), number(value.high))
+
+
+def with_setting(name: str, row: Mapping[str, Any]) -> Markup:
+    """A method and how it was set."""
+    setting = f"epoch {row['epoch']}" if row["knob"] is None else knob_of(name, row["knob"])
+    return Markup("{} <small>{}</small>").format(name, setting)
+
+
+def interval(row: Mapping[str, Any]) -> str:
+    """The interval of the relative change of nDCG."""
+    return f"{relative(row['ndcg_change_low'])} to {relative(row['ndcg_change_high'])}"

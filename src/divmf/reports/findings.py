@@ -1,0 +1,65 @@
+"""What an audit found, for its page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from divmf.engine.arrays import Array
+from divmf.ranking.metrics import Estimate
+from divmf.reports.audit_numbers import LeftOut, Subject, Trial
+
+NOW = "shown now"
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """All that the page tells.
+
+    accuracy   nDCG and hit rate of what was shown; losses: each trial's difference in nDCG (`audit_numbers`)
+    replaced   the share of the shown places a reranker may replace
+    titles     what people call an item, by its id
+    people     rows of the lists shown as examples
+    source     the file of the lists; catalog: of the items, both for the commands the page proposes
+    """
+
+    subject: Subject
+    trials: Sequence[Trial]
+    left_out: Sequence[LeftOut]
+    accuracy: Mapping[str, Estimate]
+    losses: Mapping[str, Estimate]
+    replaced: float
+    titles: Mapping[Any, str]
+    people: Sequence[int]
+    source: str
+    catalog: str
+
+    @cached_property
+    def by_evenness(self) -> list[Trial]:
+        """The trials, the most even lists first."""
+        return sorted(self.trials, key=lambda trial: (trial.picked.test["gini"], -trial.picked.test["kept"]))
+
+    @property
+    def best(self) -> Trial | None:
+        """The trial with the most even lists; none where none changes anything."""
+        found = self.by_evenness
+        return found[0] if found and found[0].picked.test["kept"] < 1 else None
+
+    @property
+    def never(self) -> Array:
+        """The items that nobody is shown, the most popular first.  Item numbers"""
+        subject = self.subject
+        order = np.argsort(-subject.popularity, kind="stable")
+        return np.asarray(order[subject.shown.counts[order] == 0])
+
+    @property
+    def popularity_is(self) -> str:
+        """Where the popularity of the items is from."""
+        return "lists" if self.subject.train is None else "train"
+
+    def name_of(self, item: int) -> str:
+        """What people call an item: its title, else its id."""
+        item_id = self.subject.lists.item_ids[int(item)]
+        return str(self.titles.get(item_id, item_id))

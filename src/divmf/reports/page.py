@@ -1,0 +1,114 @@
+"""Pages: one self-contained HTML file each, which works offline, in light and dark, on a phone and on paper."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from divmf.data.split import Split
+from divmf.engine.files import replacing
+from divmf.ranking.curve import Curve, Point
+from divmf.ranking.lists import TopK
+from divmf.reports.charts import spec_of
+from divmf.reports.colours import PAIRS
+from divmf.reports.section import Section, Text, cell
+from divmf.train.runs import versions
+
+
+def write_page(
+    path: str | Path, title: str, sections: Sequence[Section], footer: Sequence[Text] = (), subtitle: Text = ""
+) -> None:
+    """Write the sections as one HTML file; what is not Markup is escaped."""
+    path = Path(path)
+    environment = Environment(
+        loader=PackageLoader("divmf", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"cell": cell, "spec": spec}
+    page = environment.get_template("page.html.jinja").render(
+        title=title, subtitle=subtitle, sections=sections, footer=footer, pairs=PAIRS, bundle=bundle()
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def run_report(
+    path: str | Path,
+    curve: Curve,
+    picked: Point,
+    lists: Mapping[str, TopK],
+    split: Split,
+    k: int,
+    command: str,
+    extra_curves: Mapping[str, Curve] | None = None,
+    *,
+    valid_lists: Mapping[str, TopK] | None = None,
+    titles: Mapping[Any, str] | None = None,
+    run: str | Path = "RUN",
+) -> None:
+    """What diversifying did, for someone who never read the paper.
+
+    lists         the k-lists on test by name: "MF", "DivMF", and others to compare
+    extra_curves  other methods' curves, drawn and tabulated beside DivMF's
+    valid_lists   as lists, on validation: gives the validation numbers their intervals
+    titles        what people call an item, by its id
+    run           the run folder, for the commands the page proposes
+    """
+    from divmf.reports.story import Story, sections
+
+    story = Story(curve, picked, lists, split, k, extra_curves or {}, valid_lists or {}, titles or {}, str(run))
+    size = (
+        f"{split.n_users:,} users, {split.n_items:,} items, {sum(map(len, (split.train, split.valid, split.test))):,}"
+    )
+    write_page(
+        path,
+        "A fair chance for the whole catalogue",
+        sections(story),
+        made_by(command),
+        f"What diversifying the recommendations does: {size} interactions, lists of {k}.",
+    )
+
+
+def made_by(command: str) -> list[Text]:
+    """The footer: the command and the versions that made a page."""
+    made = versions() | {name: version(name) for name in ("altair", "vl-convert-python")}
+    return [
+        Markup("Made by <code>{}</code>").format(command),
+        ", ".join(f"{name} {number}" for name, number in made.items()),
+    ]
+
+
+def spec(chart: Any) -> Markup:
+    """A chart, or what `spec_of` made of it, as JSON that is safe inside a script element."""
+    text = json.dumps(chart if isinstance(chart, dict) else spec_of(chart), ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def chart_page(chart: Any) -> str:
+    """A chart alone as an HTML file; what its labels hold is escaped, as in `write_page`."""
+    return Markup(
+        '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><meta name="generator" content="divmf">'
+        "<title>{}</title>\n<script>{}</script></head>\n"
+        '<body><div id="vis"></div>\n<script>vegaEmbed("#vis", {});</script></body>\n</html>\n'
+    ).format("divmf", bundle(), spec(chart))
+
+
+@cache
+def bundle() -> Markup:
+    """Vega, Vega-Lite and Vega-Embed as one script, so that a page needs nothing from elsewhere."""
+    import vl_convert
+
+    return Markup(
+        vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+        .replace("</script", "<\\/script")
+        .replace("<!--", "<\\!--")
+    )

@@ -1,0 +1,1 @@
+"""From a split to a run folder: settings in, epochs and points out, resumable."""

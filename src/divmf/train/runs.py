@@ -1,0 +1,423 @@
+"""The run folder: everything one training run leaves behind, and all it needs to go on after a stop.
+
+config.json            settings, seed, versions, fingerprint of the data
+ids.parquet            what the user and item numbers stand for
+interactions.parquet   the split, by number
+epochs.jsonl           a line an epoch: its point of the curve
+points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's discounts and lists (market), or its prices
+                       and scales of users; 000 is the model before diversifying
+points/adam.safetensors where the diversity phase begins with them: Adam's moments of that model
+tuned.json             settings chosen on validation, and what was tried
+state.safetensors      weights and optimiser after the last epoch, to resume from
+picked.json            the operating point chosen
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from filelock import FileLock, Timeout
+from pydantic import ValidationError
+from torch import Tensor
+
+from divmf.data.fingerprint import fingerprint
+from divmf.data.split import Split
+from divmf.data.stored import read_split, write_split
+from divmf.engine import comm
+from divmf.engine.files import append_line, damaged, write_json, write_text
+from divmf.market.chosen import Chosen
+from divmf.market.prices import Standing
+from divmf.models.config import TrainConfig
+from divmf.models.mf import MF
+from divmf.models.scorer import Blocks, Factors, Scorer
+from divmf.models.stored import from_tensors, tensors
+from divmf.models.weights import (
+    Rows,
+    Sizes,
+    metadata_of,
+    model_of,
+    read_model,
+    read_tensors,
+    write_model,
+    write_tensors,
+)
+from divmf.ranking.curve import ACCURACY, Curve, Point
+from divmf.train.schema import CONFIG, POINT, TUNED, read_as, read_lines_as, whole_lines
+
+# a run may be taken up again with other values of these: they say how far it goes and where, not what it is
+EXTENDABLE = ("diversity_epochs", "device")
+# what runs did that were made before there was a choice
+BEFORE_CHOICES = {"method": "divmf", "stake": 0.0, "steepness": 1.0}
+# settings that are no more: a run made with them can be read, but not taken up again
+GONE = ("evenness",)
+# what may be in a folder where a run was stopped before its config.json, which makes it one, was written
+OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder on disk."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Self:
+        """An existing run."""
+        run = cls(Path(folder))
+        if not run.config_file.exists():
+            raise ValueError(
+                f"{folder} is not a run folder (it has no config.json); make one with `divmf train DATA -o {folder}`"
+            )
+        return run
+
+    @classmethod
+    def start(
+        cls, folder: str | Path, split: Split, config: TrainConfig, source: str = "", model: MF | Scorer | None = None
+    ) -> Self:
+        """A new run in an empty or absent folder, or the same run taken up again; model: what it begins from."""
+        run = cls(Path(folder))
+        settings = {
+            "settings": asdict(config),
+            "start": None if model is None else fingerprint_of_model(model),
+            "data": {
+                "source": source,
+                "fingerprint": fingerprint(split),
+                "users": comm.place(split.n_users).whole,
+                "items": split.n_items,
+            },
+        }
+        is_run, is_ours = comm.shared((run.config_file.exists(), run.is_ours))  # what the first process sees
+        if is_run:
+            check_same(run, settings)
+            return run
+        if not is_ours:
+            raise ValueError(f"{folder} is not empty and not a run folder; choose another one with -o")
+        if comm.first():
+            (run.folder / "points").mkdir(parents=True, exist_ok=True)
+        comm.meet()
+        write_split(split, run.folder)
+        write_json(run.config_file, settings | {"versions": versions()})  # last: with it, the folder is a run
+        return run
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether there is nothing in the folder, or nothing but what a run has written there before it was stopped."""
+        there = self.folder.iterdir() if self.folder.exists() else iter(())
+        return all(path.name in OURS or path.suffix == ".tmp" for path in there)
+
+    @property
+    def config_file(self) -> Path:
+        """Where the settings are."""
+        return self.folder / "config.json"
+
+    @property
+    def log_file(self) -> Path:
+        """Where the points are, a line each."""
+        return self.folder / "epochs.jsonl"
+
+    @property
+    def state_file(self) -> Path:
+        """Where the last state is."""
+        return self.folder / "state.safetensors"
+
+    @property
+    def config(self) -> TrainConfig:
+        """The settings the run was made with."""
+        kept = BEFORE_CHOICES | read_as(self.config_file, CONFIG)["settings"]
+        try:
+            return TrainConfig(**{name: value for name, value in kept.items() if name not in GONE})
+        except ValidationError as error:
+            problem = error.errors()[0]
+            name = ".".join(map(str, problem["loc"])) or "settings"
+            raise damaged(self.config_file, f"{name}: {problem['msg'].removeprefix('Value error, ')}") from error
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What the run says of its data: source, fingerprint, users, items."""
+        facts: Mapping[str, Any] = read_as(self.config_file, CONFIG)["data"]
+        return facts
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many users and items there are, which all tables of the run must fit."""
+        return Sizes(self.data["users"], self.data["items"])
+
+    @property
+    def split(self) -> Split:
+        """The data the run was made with; of several processes, each has its share."""
+        split = read_split(self.folder, self.data["fingerprint"])
+        if (comm.place(split.n_users).whole, split.n_items) != self.sizes:
+            raise damaged(self.config_file, f"it says {self.sizes.users:,} users and {self.sizes.items:,} items")
+        return split
+
+    def check_same_data(self, other: "Run") -> None:
+        """Refuse to set another run beside this one if it is of other data, or of lists of another length."""
+        if other.data["fingerprint"] != self.data["fingerprint"]:
+            raise ValueError(
+                f"{other.folder} is a run of other data ({other.data['source'] or 'unnamed'}) than {self.folder}"
+                f" ({self.data['source'] or 'unnamed'}); only runs of the same data and split can be compared"
+            )
+        if (there := other.config.k) != (here := self.config.k):
+            raise ValueError(
+                f"{other.folder} is a run of k={there}, {self.folder} of k={here}; compare lists of one length"
+            )
+
+    @property
+    def curve(self) -> Curve:
+        """The points recorded so far; a line cut off by a crash is passed over."""
+        return Curve(tuple(Point.from_json(row) for row in read_lines_as(self.log_file, POINT)))
+
+    def weights_file(self, point: Point) -> Path:
+        """Where the weights of a point are; 000 is the model before diversifying."""
+        return self.folder / "points" / f"{0 if point.phase == 'accuracy' else point.epoch:03d}.safetensors"
+
+    def model(self, point: Point, rows: Rows | None = None) -> MF:
+        """The model of a point of the curve that one may choose; rows: of some users alone."""
+        if point.phase == ACCURACY or point.knob is None:
+            return read_model(self.weights_file(point), rows, self.sizes)
+        if self.config.method == "market":
+            return read_model(self.base_file, rows, self.sizes)
+        base = read_model(self.base_file, rows, self.sizes)
+        at = self.standing(point, rows)
+        return replace(base.weighted(torch.from_numpy(at.scale)), price=torch.from_numpy(at.price))
+
+    @property
+    def base_file(self) -> Path:
+        """Where the model before diversifying is."""
+        return self.folder / "points" / "000.safetensors"
+
+    def scorer(self, rows: Rows | None = None) -> Scorer:
+        """What the market's lists are made of: the model before diversifying; rows: of some users alone."""
+        if not self.base_file.exists():
+            raise ValueError(f"{self.folder}: the scores were a function's, which is not kept; call diversify again")
+        found = read_tensors(self.base_file, rows, self.sizes)
+        if "users" in found:
+            return Factors.of(model_of(found, self.base_file))
+        try:
+            scorer = from_tensors(found)
+        except (KeyError, ValueError) as error:
+            raise damaged(self.base_file, error) from error
+        if (scorer.n_users, scorer.n_items) != self.sizes:
+            raise damaged(self.base_file, f"scores of {scorer.n_users:,} users for {scorer.n_items:,} items")
+        return scorer
+
+    def record_scorer(self, point: Point, scorer: Scorer) -> None:
+        """Keep what the market begins from, if it can be kept, and its point."""
+        if not isinstance(scorer, Blocks):
+            write_tensors(self.base_file, tensors(scorer))
+        self.append(point)
+
+    def chosen(self, point: Point, rows: Rows | None = None) -> Chosen | None:
+        """The lists of a point of the market; none for other points. rows: of some users alone."""
+        if point.phase == ACCURACY or point.knob is None or self.config.method != "market":
+            return None
+        path = self.weights_file(point)
+        return Chosen.of(read_tensors(path, rows, self.sizes), self.sizes.items, path)
+
+    def record_chosen(self, point: Point, chosen: Chosen) -> None:
+        """Keep a point of the market: all that it adds to the model before diversifying, and nothing resumes."""
+        write_tensors(self.weights_file(point), chosen.tensors())
+        self.append(point)
+
+    def standing(self, point: Point, rows: Rows | None = None) -> Standing:
+        """The prices of a point, and how much the scores of users count against them; rows: of some users alone."""
+        kept = read_tensors(self.weights_file(point), rows, self.sizes)
+        if "users.scale" not in kept or "price" not in kept:
+            raise ValueError(f"{self.folder} was made by an earlier version, whose prices were others; train it again")
+        return Standing(kept["price"].numpy(), kept["users.scale"][:, 0].numpy())
+
+    def record_standing(self, point: Point, price: Tensor, scale: Tensor) -> None:
+        """Keep a point of the prices: all that it adds to the model before diversifying, and nothing resumes."""
+        write_tensors(self.weights_file(point), {"price": price, "users.scale": scale[:, None]})
+        self.append(point)
+
+    def append(self, point: Point) -> None:
+        """A line in the log."""
+        if comm.first():
+            append_line(self.log_file, json.dumps(point.to_json()))
+        comm.meet()
+
+    @property
+    def tuned_file(self) -> Path:
+        """Where the settings chosen on validation are."""
+        return self.folder / "tuned.json"
+
+    @property
+    def tuned(self) -> dict[str, Any]:
+        """The settings chosen on validation, and what was tried; empty if nothing was."""
+        return dict(read_as(self.tuned_file, TUNED)) if self.tuned_file.exists() else {}
+
+    def record(self, curve: Curve, model: MF, optimisers: Mapping[str, Any]) -> None:
+        """Keep the last point of the curve: its weights if it may be chosen, its line, then the state."""
+        point = curve.points[-1]
+        if point.phase != "accuracy" or curve.base is point:
+            write_model(self.weights_file(point), model)
+        self.append(point)
+        state = model.tensors() | optimiser_tensors(optimisers)
+        write_tensors(self.state_file, state, {"epochs": str(len(curve.points))})
+
+    @property
+    def moments_file(self) -> Path:
+        """Where Adam's moments of the model before diversifying are."""
+        return self.folder / "points" / "adam.safetensors"
+
+    def record_moments(self, optimiser: Any) -> None:
+        """Keep Adam's moments of the best accuracy epoch so far."""
+        write_tensors(self.moments_file, optimiser_tensors({"best": optimiser}))
+
+    def restore_moments(self, optimiser: Any, n_users: int) -> None:
+        """Give an optimiser the moments kept last; there are none where no accuracy epoch was trained."""
+        if comm.shared(self.moments_file.exists()):
+            restore_optimiser("best", optimiser, read_tensors(self.moments_file, Rows.of(n_users)))
+
+    def resume(self, n_users: int) -> dict[str, Tensor]:
+        """The last state; lines of the log that it does not cover (an epoch cut short) are taken back. Empty if new.
+
+        n_users: how many of them this process has; there may be more or fewer processes than before
+        """
+        rows = Rows.of(n_users)
+        if not comm.shared(self.state_file.exists()):
+            if comm.first():
+                self.log_file.unlink(missing_ok=True)
+            comm.meet()
+            return {}
+        try:
+            epochs = int(metadata_of(self.state_file)["epochs"])
+        except (KeyError, ValueError) as error:
+            raise damaged(self.state_file, f"epochs: {error}") from error
+        lines = whole_lines(self.log_file)
+        if len(lines) < epochs:
+            raise damaged(
+                self.log_file, f"it has {len(lines)} epochs, {self.state_file.name} was written after {epochs}"
+            )
+        kept = lines[:epochs] + [line for line in lines[epochs:] if is_price(line)]
+        comm.meet()  # everybody has read it
+        if len(lines) > len(kept):
+            write_text(self.log_file, "".join(kept))
+        state = read_tensors(self.state_file, rows, self.sizes)
+        if (width := model_of(state, self.state_file).dim) != self.config.dim:
+            raise damaged(self.state_file, f"vectors of {width}, the run has dim={self.config.dim}")
+        check_moments(state, self.state_file)
+        return state
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for one run: two that write to it would mix their epochs. The first process holds it."""
+        lock = FileLock(self.folder / "lock", blocking=False)
+        free = True
+        if comm.first():
+            try:
+                lock.acquire()
+            except Timeout:
+                free = False
+        try:
+            if not comm.shared(free):
+                raise ValueError(f"{self.folder} is in use by another process; wait for it, or take another one")
+            yield
+        finally:
+            if lock.is_locked:
+                lock.release()
+
+    def pick(self, rule: str | None = None, **criterion: float | None) -> Point:
+        """Choose the operating point (see `Curve.choose`) and remember it."""
+        point = self.curve.choose(rule, **criterion)  # type: ignore[arg-type]
+        asked: dict[str, Any] = {name: value for name, value in criterion.items() if value is not None} or {
+            "rule": rule
+        }
+        write_json(self.folder / "picked.json", {"by": asked} | point.to_json())
+        return point
+
+    @property
+    def has_pick(self) -> bool:
+        """Whether an operating point was chosen."""
+        return (self.folder / "picked.json").exists()
+
+    @property
+    def picked(self) -> Point:
+        """The operating point chosen last."""
+        path = self.folder / "picked.json"
+        if not self.has_pick:
+            raise ValueError(
+                f"{self.folder}: no operating point was picked yet; run `divmf pick {self.folder} --ndcg-drop 5%`"
+            )
+        return Point.from_json(read_as(path, POINT))
+
+
+def check_moments(state: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse moments of Adam that do not fit the tables that they are of."""
+    for name, tensor in state.items():
+        table = state.get(name.split(".")[1]) if name.count(".") == 2 else None
+        if table is not None and tensor.ndim and tensor.shape != table.shape:
+            raise damaged(path, f"{name} has shape {tuple(tensor.shape)}, its table {tuple(table.shape)}")
+
+
+def is_price(line: str) -> bool:
+    """Whether a line of the log is a whole point of the market or the prices, which needs no state to resume from."""
+    try:
+        return line.endswith("\n") and "knob" in json.loads(line)
+    except json.JSONDecodeError:
+        return False
+
+
+def check_same(run: Run, asked: Mapping[str, Any]) -> None:
+    """An existing run is taken up again only with the same data and settings."""
+    there = read_as(run.config_file, CONFIG)
+    data, settings = there["data"], BEFORE_CHOICES | there["settings"]
+    if data["fingerprint"] != asked["data"]["fingerprint"]:
+        raise ValueError(
+            f"{run.folder} is a run of other data ({data['source'] or 'unnamed'}, {data['users']:,} users ×"
+            f" {data['items']:,} items); choose another folder with -o"
+        )
+    other = [
+        f"{name} was {value!r}, now {asked['settings'].get(name)!r}"
+        for name, value in settings.items()
+        if name not in EXTENDABLE and asked["settings"].get(name) != value
+    ]
+    if there.get("start") != asked["start"]:
+        raise ValueError(f"{run.folder} is a run that began from another model; choose another folder with -o")
+    if other:
+        raise ValueError(
+            f"{run.folder} is a run with other settings ({'; '.join(other)}); choose another folder with -o"
+        )
+
+
+def fingerprint_of_model(model: MF | Scorer) -> str:
+    """A hash of the parameters a run begins from; of a function there are none."""
+    if isinstance(model, Blocks):
+        return "a function"
+    digest = hashlib.blake2b(digest_size=16)
+    for tensor in (model.tensors() if isinstance(model, MF) else tensors(model)).values():
+        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """What the run was made with."""
+    names = ("divmf", "torch", "numpy", "numba", "polars", "scipy")
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
+
+
+def optimiser_tensors(optimisers: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Adam's moments and step counts by name: `accuracy.users.exp_avg`, …"""
+    return {
+        f"{phase}.{table}.{name}": tensor
+        for phase, optimiser in optimisers.items()
+        for table, parameter in zip(("users", "items"), optimiser.param_groups[0]["params"], strict=True)
+        for name, tensor in optimiser.state[parameter].items()
+    }
+
+
+def restore_optimiser(phase: str, optimiser: Any, state: Mapping[str, Tensor]) -> None:
+    """Put back what `optimiser_tensors` named, if the phase had begun."""
+    for table, parameter in zip(("users", "items"), optimiser.param_groups[0]["params"], strict=True):
+        prefix = f"{phase}.{table}."
+        moments = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+        if moments:
+            optimiser.state[parameter] = {name: tensor.to(parameter.device) for name, tensor in moments.items()}
