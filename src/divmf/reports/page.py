@@ -14,7 +14,6 @@ from divmf.data.split import Split
 from divmf.engine.files import replacing
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
-from divmf.reports.charts import spec_of
 from divmf.reports.colours import PAIRS
 from divmf.reports.section import Section, Text, cell
 from divmf.train.runs import versions
@@ -26,7 +25,7 @@ def write_page(
     """Write the sections as one HTML file; what is not Markup is escaped."""
     path = Path(path)
     environment = Environment(
-        loader=PackageLoader("divmf", "report"),
+        loader=PackageLoader("divmf", "reports"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -89,6 +88,8 @@ def made_by(command: str) -> list[Text]:
 
 def spec(chart: Any) -> Markup:
     """A chart, or what `spec_of` made of it, as JSON that is safe inside a script element."""
+    from divmf.reports.charts import spec_of
+
     text = json.dumps(chart if isinstance(chart, dict) else spec_of(chart), ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
