@@ -48,7 +48,7 @@ def command(
             settings = {key: given.pop(key) for key in setting_names}
             if config is not None:
                 given["settings"] = {key: value for key, value in settings.items() if value is not None}
-            from divmf import comm  # not where only the help is asked for
+            from divmf.engine import comm  # not where only the help is asked for
 
             if not shared and comm.launched() > 1:
                 raise ValueError(f"`divmf {name}` is work for one process; call it without torchrun")
