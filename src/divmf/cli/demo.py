@@ -9,7 +9,7 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out, hushed
 from divmf.cli.options import command
-from divmf.cli.train import SHOWN, choose, train_run
+from divmf.cli.train import SHOWN, base_name, choose, train_run
 
 # large enough to show the effect, small enough for a minute on two cores
 USERS, ITEMS, INTERACTIONS = 2000, 1000, 60_000
@@ -41,17 +41,17 @@ def demo(
     run = train_run(out, output / "run", split, config, "synthetic")
     picked, curve = choose(run, split, ndcg_drop=LOSS), run.curve
     chosen = {name: Recommender.at(run, point, split) for name, point in (("MF", curve.base), ("DivMF", picked))}
-    rivals = reranker_curves(out, chosen["MF"].lists(WIDTH, seen="train"), split, config.k)
+    rivals = reranker_curves(out, chosen["MF"].lists(k=WIDTH, seen="train"), split, config.k)
     report = output / "report.html"
     run_report(
-        report, curve, picked, {name: each.lists() for name, each in chosen.items()}, split, config.k,
+        report, curve, picked, {name: each.lists(seen="train+valid") for name, each in chosen.items()}, split, config.k,
         f"divmf demo -o {output} --seed {seed}", rivals,
         valid_lists={name: each.lists(seen="train") for name, each in chosen.items()}, run=run.folder,
     )  # fmt: skip
-    points = {"MF, accuracy only": curve.base, f"divmf, {config.method}": picked}
+    points = {f"{base_name(run)}, accuracy only": curve.base, f"divmf, {config.method}": picked}
     points |= {name: found.best_within(LOSS, "gini") for name, found in rivals.items()}
     out.table(
-        f"on the test items, k = {config.k}; everything but MF at {LOSS:.0%} validation nDCG loss",
+        f"on the test items, k = {config.k}; everything but the model at {LOSS:.0%} validation nDCG loss",
         ["", *SHOWN],
         [[name, *(point.test[metric] for metric in SHOWN)] for name, point in points.items()],
     )
