@@ -54,10 +54,10 @@ def test_diversifying_spreads_the_lists(fitted: divmf.DivMF) -> None:
 
 def test_the_base_of_a_curve_is_the_model_itself(fitted: divmf.DivMF, split: divmf.Split) -> None:
     base = fitted.at(epoch=0)
-    assert divmf.evaluate(base.lists(), split) == pytest.approx(base.point.test)
+    assert divmf.evaluate(base.lists(seen="train+valid"), split) == pytest.approx(base.point.test)
     last = fitted.at(epoch=10)
     assert (last.chosen is not None) == (fitted.method == "market")
-    assert divmf.evaluate(last.lists(), split) == pytest.approx(last.point.test)
+    assert divmf.evaluate(last.lists(seen="train+valid"), split) == pytest.approx(last.point.test)
 
 
 def test_recommendations_carry_the_original_ids_and_hold_nothing_seen(fitted: divmf.DivMF, split: divmf.Split) -> None:
@@ -79,7 +79,7 @@ def test_recommendations_carry_the_original_ids_and_hold_nothing_seen(fitted: di
 
 def test_scores_are_the_dot_products_of_the_saved_vectors(fitted: divmf.DivMF, split: divmf.Split) -> None:
     chosen = fitted.at(epoch=3)
-    lists = chosen.lists(5)
+    lists = chosen.lists(k=5)
     weights = chosen.weights
     row = 17
     expected = weights.users[row] @ weights.items[lists.items[row].tolist()].T
@@ -186,7 +186,7 @@ def test_wrong_calls_say_what_to_do(fitted: divmf.DivMF, split: divmf.Split) -> 
     with pytest.raises(ValueError, match="the given ids are integers"):
         fitted.at(epoch=1).recommend([1, 2])
     with pytest.raises(ValueError, match="k=81 must be from 1 to"):
-        fitted.at(epoch=1).lists(81)
+        fitted.at(epoch=1).lists(k=81)
     with pytest.raises(ValueError, match="seen='none' is unknown"):
         fitted.at(epoch=1).lists(seen="none")  # type: ignore[arg-type]
 
