@@ -17,7 +17,7 @@ from divmf.data.split import Split
 from divmf.engine.threads import workers
 from divmf.kernels.market import ONE, Columns, Terms, gain_of
 from divmf.market.bonus import Bonus
-from divmf.market.bound import certify, joined, surplus
+from divmf.market.certificate import certify, joined, surplus
 from divmf.market.columns import KINDS, Finder, GivenLists, Held
 from divmf.market.solve import Lists, Market, solve
 from divmf.market.values import exposure_weights, slot_weights

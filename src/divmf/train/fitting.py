@@ -17,7 +17,7 @@ from divmf.engine.clock import Clock
 from divmf.engine.device import device_of
 from divmf.kernels.market import ONE
 from divmf.market.bonus import Bonus
-from divmf.market.bound import certify
+from divmf.market.certificate import certify
 from divmf.market.chosen import Chosen
 from divmf.market.columns import WIDER, WIDTH, Finder, Held
 from divmf.market.solve import Market, solve
