@@ -8,6 +8,7 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
+from divmf.cli.filters import Filtered, wanted_items
 from divmf.cli.inputs import naming, read_users
 from divmf.cli.options import command
 
@@ -29,6 +30,10 @@ def recommend(
         str, typer.Option(help="What stays out of a list: 'train+valid' (so that a test can find its item), 'train',"
                           " or 'all' for lists that people will see.")
     ] = "train+valid",
+    exclude: Filtered.exclude = None,
+    items: Filtered.items = None,
+    where: Filtered.where = None,
+    catalog: Filtered.catalog = None,
 ) -> None:  # fmt: skip
     """Write the lists of the picked operating point: user_id, item_id, score, rank.
 
@@ -36,6 +41,8 @@ def recommend(
     Examples:
 
       divmf recommend run -o lists.parquet
+
+      divmf recommend run -o lists.parquet --exclude sold-out.csv --where "category = 'Drama'" --catalog items.parquet
 
       torchrun --nproc-per-node 4 -m divmf recommend run -o lists/
     """
@@ -49,10 +56,11 @@ def recommend(
     if comm.size() > 1 and not as_parts:
         raise ValueError(f"{output} is one file, and there are {comm.size()} processes; name a folder, as lists/")
     (check_folder if as_parts else check_writable)(output)
-    protect(output, [users], LISTS)
+    protect(output, [users, exclude, items, catalog], LISTS)
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
     wanted = None if users is None else read_users(users, chosen.split.train)
-    lists = chosen.lists(k, wanted, seen)  # type: ignore[arg-type]
+    only = wanted_items(chosen.split.item_ids, items, where, catalog)
+    lists = chosen.lists(k, wanted, seen, exclude, only)  # type: ignore[arg-type]
     (write_part if as_parts else write_table)(lists.frame, output)
     n_lists = int(comm.total(len(lists)))
     out.say(f"wrote {output}: {n_lists:,} lists of {lists.width} ({chosen.point.name})")
