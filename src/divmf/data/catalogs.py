@@ -110,3 +110,17 @@ def named_items(ids: Any, item_ids: pl.Series, rule: str) -> Array:
     found = np.zeros(len(item_ids), dtype=np.bool_)
     found[numbers] = True
     return found
+
+
+def groups_of(column: pl.Series, rule: str) -> tuple[list[Any], Array, Array]:
+    """The values of a column, and each item with the number of its value; a missing one has no group."""
+    table = pl.DataFrame({"value": column, "item": np.arange(len(column))})
+    if isinstance(column.dtype, pl.List):
+        table = table.explode("value").unique(maintain_order=True)
+    elif column.dtype.is_nested() or column.dtype.is_float():
+        raise ValueError(f"{rule} = {column.name!r} holds {column.dtype}; groups are text or whole numbers")
+    table = table.drop_nulls("value")
+    values = table["value"].unique().sort()
+    numbered = pl.DataFrame({"value": values, "of": np.arange(len(values))})
+    found = table.join(numbered, on="value", how="left", maintain_order="left")
+    return values.to_list(), found["item"].to_numpy().astype(np.int64), found["of"].to_numpy().astype(np.int64)

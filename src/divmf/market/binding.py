@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from divmf.data.catalogs import column_of, holds, named_items, of_items, same_type
+from divmf.data.catalogs import column_of, groups_of, holds, named_items, of_items, same_type
 from divmf.data.filters import Filters
 from divmf.data.ids import numbers_of
 from divmf.engine import comm
@@ -206,17 +206,3 @@ class Binder:
             raise ValueError(f"promote.where = {rule.where!r} holds for none of {self.n_items:,} items")
         made = Total.over("promote", [""], items, np.zeros(len(items), np.int64))
         return made._replace(low=np.array([rule.share.at_least(self.slots)]))
-
-
-def groups_of(column: pl.Series, rule: str) -> tuple[list[Any], Array, Array]:
-    """The values of a column, and each item with the number of its value; a missing one has no group."""
-    table = pl.DataFrame({"value": column, "item": np.arange(len(column))})
-    if isinstance(column.dtype, pl.List):
-        table = table.explode("value").unique(maintain_order=True)
-    elif column.dtype.is_nested() or column.dtype.is_float():
-        raise ValueError(f"{rule} = {column.name!r} holds {column.dtype}; groups are text or whole numbers")
-    table = table.drop_nulls("value")
-    values = table["value"].unique().sort()
-    numbered = pl.DataFrame({"value": values, "of": np.arange(len(values))})
-    found = table.join(numbered, on="value", how="left", maintain_order="left")
-    return values.to_list(), found["item"].to_numpy().astype(np.int64), found["of"].to_numpy().astype(np.int64)
