@@ -17,6 +17,7 @@ import torch
 from pydantic.dataclasses import dataclass as settings
 from scipy import sparse
 
+from divmf.data.filters import Blocked, request_filter
 from divmf.data.fingerprint import fingerprint
 from divmf.data.outputs import OF_MODEL
 from divmf.data.split import Split
@@ -78,29 +79,33 @@ class Recommender:
         return f"Recommender({self.point.name}; validation {shown})"
 
     def lists(
-        self, k: int | None = None, users: Sequence[Any] | pl.Series | None = None, seen: Seen = "train+valid"
-    ) -> TopK:
+        self, k: int | None = None, users: Sequence[Any] | pl.Series | None = None, seen: Seen = "train+valid",
+        exclude: Any = None, items: Any = None,
+    ) -> TopK:  # fmt: skip
         """The k best items of each user (of all users if none are named) that the user has not met.
 
         The first of a longer list are those of a shorter one.
 
         seen: which of a user's interactions stay out of the list. "train+valid" keeps the test item possible, so
         that the lists can be evaluated; take "all" for lists that people will see.
+        exclude, items: never these, and these alone: ids, a frame of item_id (or of user_id and item_id, for those
+        users), or a file of either. A list has k items wherever a user has k left.
         """
         k = self.k if k is None else k
         if not 1 <= k <= self.split.n_items:
             raise ValueError(f"k={k} must be from 1 to the number of items, {self.split.n_items}")
         rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
-        met = seen_matrix(self.split, seen)
-        if self.chosen is None and (self.scorer is None or isinstance(self.scorer, Factors)):
+        met, blocked = seen_matrix(self.split, seen), self.blocked(exclude, items)
+        if blocked is None and self.chosen is None and (self.scorer is None or isinstance(self.scorer, Factors)):
             items, scores = recommend(self.weights, met, k, rows)
         else:
             numbers, scorer = np.arange(self.split.n_users) if rows is None else rows, self.scoring
-            items = (
-                best_items(scorer, met, k, numbers)
-                if self.chosen is None
-                else self.chosen.first(KIND_OF[seen], k, scorer, met, numbers)
-            )
+            if self.chosen is not None:
+                items = self.chosen.first(KIND_OF[seen], k, scorer, met, numbers, blocked)
+            elif blocked is None:
+                items = best_items(scorer, met, k, numbers)
+            else:
+                items = best_items(scorer, blocked.with_seen(met), k, numbers, blocked.penalty())
             scores = scores_of(scorer, numbers, items)
         chosen = self.split.user_ids if rows is None else self.split.user_ids.gather(rows)
         lists = TopK(items, scores, chosen, self.split.item_ids)
@@ -108,28 +113,35 @@ class Recommender:
             log.warning("%s users have fewer than %d items left to recommend; their lists are shorter", f"{short:,}", k)
         return lists
 
+    def blocked(self, exclude: Any = None, items: Any = None) -> Blocked | None:
+        """What a request leaves out; none where it asks for everything."""
+        return request_filter(self.split.item_ids, self.split.user_ids, exclude, items)
+
     @property
     def scoring(self) -> Scorer:
         """What scores: the model, as blocks of scores."""
         return self.scorer or Factors.of(self.weights)
 
     def recommend(
-        self, users: Sequence[Any] | pl.Series, k: int | None = None, seen: Seen = "train+valid"
-    ) -> tuple[Array, Array]:
+        self, users: Sequence[Any] | pl.Series, k: int | None = None, seen: Seen = "train+valid",
+        exclude: Any = None, items: Any = None,
+    ) -> tuple[Array, Array]:  # fmt: skip
         """Original ids and scores of the best items, a row a user: two arrays (users, k).
 
         Where a user has fewer items left, the id is −1 (None for string ids or negative ones) and the score −inf.
+        exclude, items: see `lists`
         """
-        lists = self.lists(k, users, seen)
+        lists = self.lists(k, users, seen, exclude, items)
         ids = lists.item_ids.to_numpy()
         none: Any = -1 if ids.dtype.kind == "i" and ids.min(initial=0) >= 0 else None
         return np.where(lists.items >= 0, ids[lists.items], none), lists.scores
 
     def recommend_frame(
-        self, k: int | None = None, users: Sequence[Any] | None = None, seen: Seen = "train+valid"
-    ) -> pl.DataFrame:
-        """user_id, item_id, score, rank (from 1): all users, or the ones named."""
-        return self.lists(k, users, seen).frame
+        self, k: int | None = None, users: Sequence[Any] | None = None, seen: Seen = "train+valid",
+        exclude: Any = None, items: Any = None,
+    ) -> pl.DataFrame:  # fmt: skip
+        """user_id, item_id, score, rank (from 1): all users, or the ones named; exclude, items: see `lists`."""
+        return self.lists(k, users, seen, exclude, items).frame
 
     def save(self, folder: str | Path) -> None:
         """Write the model, its ids and its users' interactions into a folder; nothing is pickled."""

@@ -8,10 +8,12 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
+from divmf.cli.filters import Filtered, wanted_items
 from divmf.cli.inputs import naming, read_users
 from divmf.cli.options import command
 
 log = logging.getLogger(__name__)
+ENDS = 5  # groups shown of those with the most and with the least
 
 
 @command(app, "recommend", shared=True)
@@ -29,6 +31,10 @@ def recommend(
         str, typer.Option(help="What stays out of a list: 'train+valid' (so that a test can find its item), 'train',"
                           " or 'all' for lists that people will see.")
     ] = "train+valid",
+    exclude: Filtered.exclude = None,
+    items: Filtered.items = None,
+    where: Filtered.where = None,
+    catalog: Filtered.catalog = None,
 ) -> None:  # fmt: skip
     """Write the lists of the picked operating point: user_id, item_id, score, rank.
 
@@ -36,6 +42,8 @@ def recommend(
     Examples:
 
       divmf recommend run -o lists.parquet
+
+      divmf recommend run -o lists.parquet --exclude sold-out.csv --where "category = 'Drama'" --catalog items.parquet
 
       torchrun --nproc-per-node 4 -m divmf recommend run -o lists/
     """
@@ -49,10 +57,11 @@ def recommend(
     if comm.size() > 1 and not as_parts:
         raise ValueError(f"{output} is one file, and there are {comm.size()} processes; name a folder, as lists/")
     (check_folder if as_parts else check_writable)(output)
-    protect(output, [users], LISTS)
+    protect(output, [users, exclude, items, catalog], LISTS)
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
     wanted = None if users is None else read_users(users, chosen.split.train)
-    lists = chosen.lists(k, wanted, seen)  # type: ignore[arg-type]
+    only = wanted_items(chosen.split.item_ids, items, where, catalog)
+    lists = chosen.lists(k, wanted, seen, exclude, only)  # type: ignore[arg-type]
     (write_part if as_parts else write_table)(lists.frame, output)
     n_lists = int(comm.total(len(lists)))
     out.say(f"wrote {output}: {n_lists:,} lists of {lists.width} ({chosen.point.name})")
@@ -71,14 +80,21 @@ def evaluate(
     train: Annotated[Path | None, typer.Option(help="Training interactions: adds the popularity metrics.")] = None,
     resamples: Annotated[int, typer.Option(max=100_000, help="Bootstrap resamples for the 95% intervals.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    groups: Annotated[
+        str | None, typer.Option(help="A column of the catalog, such as seller: who gets how much, and who is starved.")
+    ] = None,
 ) -> None:
     """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalogue, with 95% intervals."""
+    from divmf.data.catalogs import read_items
     from divmf.data.interactions import Interactions
-    from divmf.data.tables import read_table
+    from divmf.ranking.groups import GroupExposure, Groups
     from divmf.ranking.lists import TopK, popularity_of
     from divmf.ranking.metrics import METRICS, estimate
 
-    given, held_out = TopK.read(lists, read_table(catalog)), Interactions.read(test)
+    items = read_items(catalog)
+    given, held_out = TopK.read(lists, items), Interactions.read(test)
+    with naming(catalog):
+        grouped = None if groups is None else Groups.read(items, groups, given.item_ids)
     with naming(test):
         measured = given.for_users_of(held_out)
         truth = measured.matrix_of(held_out)
@@ -94,8 +110,29 @@ def evaluate(
     ]
     title = f"{lists}: {len(given):,} lists, k = {k}, catalogue of {given.n_items:,} items"
     out.table(title, ["", "value", "95% interval", "definition"], rows)
+    by_group = {}
+    if grouped is not None:
+        exposure = GroupExposure(grouped, given.head(k).counts, popularity)
+        say_groups(out, exposure)
+        by_group = {"groups": exposure.document()}
     out.result({
-        "k": k, "users": len(given), "catalog": given.n_items,
+        "k": k, "users": len(given), "catalog": given.n_items, **by_group,
         **{name: float(value) for name, value in found.items()},
         "intervals": {name: [value.low, value.high] for name, value in found.items()},
     })  # fmt: skip
+
+
+def say_groups(out: Out, exposure: Any) -> None:
+    """The numbers of groups, and the groups at both ends, on the terminal."""
+    from divmf.ranking.groups import DEFINITIONS
+
+    column, frame = exposure.groups.column, exposure.frame
+    rows: list[list[Any]] = [[DEFINITIONS[name][0], value, DEFINITIONS[name][1]]
+                             for name, value in exposure.measures.items()]  # fmt: skip
+    out.table(f"\n{len(frame):,} groups by {column}", ["", "value", "definition"], rows)
+    ends = frame if len(frame) <= 2 * ENDS else frame.head(ENDS).vstack(frame.tail(ENDS))
+    shown = [[str(row[column]), row["items"], row["items_shown"], row["showings"], f"{row['share']:.2%}",
+              f"{row['merit']:.2%}", "starved" if row["starved"] else ""]
+             for row in ends.iter_rows(named=True)]  # fmt: skip
+    title = f"\nthe most and the least shown of {len(frame):,}" if len(frame) > 2 * ENDS else ""
+    out.table(title, [column, "items", "shown", "showings", "share", "by merit", ""], shown)

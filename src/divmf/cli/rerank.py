@@ -7,6 +7,7 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
+from divmf.cli.filters import Filtered, wanted_items
 from divmf.cli.inputs import naming, positive_share
 from divmf.cli.options import command
 
@@ -36,6 +37,9 @@ def rerank(
         str | None, typer.Option(help="market: how many of all slots may get another item, such as 20%.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the methods that draw.")] = 0,
+    exclude: Filtered.exclude = None,
+    items: Filtered.items = None,
+    where: Filtered.where = None,
     show_methods: Annotated[
         bool, typer.Option("--list", help="The methods, their knobs and where they are from.")
     ] = False,
@@ -57,10 +61,11 @@ def rerank(
             raise ValueError(f"--replace {replace} goes with --method market; {method} has --set and a knob of its own")
         settings_given = [*(settings_given or []), f"replace={positive_share(replace, '--replace')}"]
     assert output is not None
+    from divmf.data.catalogs import read_items
     from divmf.data.ids import numbers_of
     from divmf.data.interactions import Interactions
     from divmf.data.outputs import LISTS, protect
-    from divmf.data.tables import check_writable, read_table, write_table
+    from divmf.data.tables import check_writable, write_table
     from divmf.ranking.lists import TopK
     from divmf.ranking.metrics import coverage, entropy, gini
     from divmf.rerank import find_method, parse_settings
@@ -68,8 +73,9 @@ def rerank(
     chosen = find_method(method)
     given = parse_settings(chosen.function, settings_given or [])
     check_writable(output)
-    protect(output, [lists, train, catalog], LISTS)
-    wide = TopK.read(lists, None if catalog is None else read_table(catalog))
+    protect(output, [lists, train, catalog, exclude, items], LISTS)
+    wide = TopK.read(lists, None if catalog is None else read_items(catalog))
+    wide = wide.filtered(exclude, wanted_items(wide.item_ids, items, where, catalog))
     met = None if train is None else Interactions.read(train)
     if met is not None:
         with naming(train):  # ids of another type are refused whether the method looks at them or not

@@ -9,10 +9,12 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
+from divmf.data.filters import Blocked, request_filter
 from divmf.data.ids import as_ids, id_table, numbers_of, same_ids
 from divmf.data.interactions import Interactions
 from divmf.data.tables import find_column, read_table, to_polars
 from divmf.engine.arrays import Array
+from divmf.kernels.counts import mark
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,6 +179,22 @@ class TopK:
     def head(self, k: int) -> Self:
         """The first k of each list."""
         return replace(self, items=self.items[:, :k].copy(), scores=self.scores[:, :k].copy())
+
+    def filtered(self, exclude: Any = None, items: Any = None) -> Self:
+        """The same lists without some items, or with some alone; what follows moves up. See `Recommender.lists`."""
+        blocked = request_filter(self.item_ids, self.user_ids, exclude, items)
+        return self if blocked is None else self.without(blocked)
+
+    def without(self, blocked: Blocked) -> Self:
+        """The same lists without what is blocked; what follows moves up."""
+        out = blocked.items[np.maximum(self.items, 0)] | (self.items < 0)
+        if blocked.pairs is not None:
+            found = np.zeros(self.items.shape, dtype=np.bool_)
+            mark(self.items, blocked.pairs.indptr, blocked.pairs.indices, found)
+            out |= found
+        order = np.argsort(out, axis=1, kind="stable")
+        items, scores = np.where(out, -1, self.items), np.where(out, -np.inf, self.scores).astype(np.float32)
+        return replace(self, items=np.take_along_axis(items, order, 1), scores=np.take_along_axis(scores, order, 1))
 
     def aligned(self, user_ids: pl.Series, item_ids: pl.Series) -> Self:
         """The same lists with rows and item numbers of other id tables; users without a list get an empty one."""
