@@ -1,4 +1,4 @@
-"""The exposure market beside exposure prices on the same vectors, and on EASE and iALS; a fifth held out."""
+"""The exposure market on softmax MF, EASE and iALS; a fifth held out."""
 
 import tempfile
 import time
@@ -23,7 +23,6 @@ def curves(name: str) -> dict[str, tuple[Any, float]]:
     with tempfile.TemporaryDirectory() as folder:
         vectors = DivMF(l2=8.0, learning_rate=0.2, diversity_epochs=0).fit(split, folder).at(epoch=0).weights
     models = {
-        "softmax MF, prices": lambda: diversify(vectors.users, vectors.items, split, method="prices", deepest=0.25),
         "softmax MF, market": lambda: diversify(vectors.users, vectors.items, split, deepest=0.25),
         "EASE, market": lambda: diversify(ease(split.train.matrix, EASE_L2[name]), split, deepest=0.25),
         "iALS, market": lambda: diversify(ials(split.train.matrix, dim=64), split, deepest=0.25),
@@ -47,7 +46,7 @@ def main() -> None:
     for name in NAMES:
         for label, (curve, seconds) in curves(name).items():
             gaps = [point.gap for point in curve.points if point.gap is not None and 0.05 <= lost(curve, point) <= 0.2]
-            largest = f"{max(gaps):.1%}" if gaps and "market" in label else "–"
+            largest = f"{max(gaps):.1%}" if gaps else "–"
             values = [f"{curve.at_loss(loss, 'gini'):.3f}" for loss in LOSSES]
             covered = f"{curve.at_loss(LOSSES[0], 'coverage'):.3f}"
             rows.append([name, label, f"{curve.base.test['ndcg']:.4f}", covered, *values, largest, f"{seconds:.1f} s"])

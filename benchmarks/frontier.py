@@ -54,7 +54,7 @@ WIDEST = {"karakaya": 300, "dual_prices": 300, "sinkhorn": 300, "mincost_flow": 
 DEEPEST, LONGEST = 0.25, 1000
 # what the paper leaves to tune: how many more items are kept (its n), and the step size
 TRAINED: dict[str, tuple[dict[str, Any], ...]] = {
-    "prices": ({},),
+    "market": ({},),
     "divmf": (
         {},
         {"unmask": 500},
@@ -254,23 +254,14 @@ def own_lists(name: str, model: Recommender, split: Split, k: int, settings: Map
     """The model's own lists, then those of every point of the diversity phase."""
     seen: Any = "train+valid" if part == "test" else "train"
     phases: dict[str, Any] = {"accuracy": "bpr", "accuracy_epochs": 0, "diversity_epochs": LONGEST, "deepest": 1.0}
-    phases["stake"] = stake_of(split)  # from validation: the test part of `as_served` must not be asked
+    phases["stake"] = stake_of(split)
     config = TrainConfig(method=name, k=k, dim=model.weights.dim, **phases, **settings)
-    # prices belong to the lists that are served, as a reranker's lists do: nothing is trained
-    served = as_served(split) if name == "prices" and part == "test" else split
     with tempfile.TemporaryDirectory() as folder:
         start = MF(model.weights.users.clone(), model.weights.items.clone(), model.weights.bias)  # trained in place
-        run = Run.start(folder, served, config, model=start)
-        for number, point in enumerate(fit(run, served, config, start)):
-            lists = Recommender(run.model(point), split, point, k).lists(seen=seen)
+        run = Run.start(folder, split, config, model=start)
+        for number, point in enumerate(fit(run, split, config, start)):
+            lists = Recommender.at(run, point, split).lists(seen=seen)
             yield point.knob or float(number), point.valid["ndcg"], lists
-
-
-def as_served(split: Split) -> Split:
-    """As things are when test lists are made: all that a user has met by then is seen."""
-    met = split.seen.tocoo()
-    users, items = (place.astype(np.int32) for place in met.coords)
-    return Split(replace(split.train, users=users, items=items, times=None), split.test, split.test)
 
 
 def reranked_lists(

@@ -108,4 +108,4 @@ def table_of(name: str, folder: Path, seeds: Sequence[int], k: int, frame: str) 
 
 def start_of(name: str, base: str, seed: int, folder: Path, k: int) -> Array:
     """The users' test nDCG of the model itself: what every curve on it begins with."""
-    return np.asarray(Points.load(Place(name, base, seed, folder).file("prices", k)).ndcg[0])
+    return np.asarray(Points.load(Place(name, base, seed, folder).file("market", k)).ndcg[0])

@@ -1,4 +1,4 @@
-"""The whole path of the prices against 60 exact diversity epochs from the same model, metrics of neither counted."""
+"""The whole path of the market against 60 exact diversity epochs from the same model, metrics of neither counted."""
 
 import tempfile
 from typing import Any
@@ -29,7 +29,7 @@ def diversified(split: Any, start: Any, method: str, epochs: int) -> tuple[float
     config, clock, model = TrainConfig(method=method, accuracy_epochs=0, diversity_epochs=epochs), Clock(), start.copy()
     with tempfile.TemporaryDirectory() as folder:
         points = list(fit(Run.start(folder, split, config, model=model), split, config, model, clock))
-    return clock.seconds["prices" if method == "prices" else "diversity epochs"], len(points) - 1
+    return clock.seconds["market" if method == "market" else "diversity epochs"], len(points) - 1
 
 
 def main() -> None:
@@ -40,17 +40,17 @@ def main() -> None:
     for name in REAL:
         split = real_split(name)
         model = accurate(split)
-        ways = {"prices": TrainConfig().diversity_epochs, "divmf": EPOCHS}
+        ways = {"market": TrainConfig().diversity_epochs, "divmf": EPOCHS}
         took: dict[str, list[float]] = {method: [] for method in ways}
         made = {}
         for turn in range(1 + REPEATS):
             for method, epochs in ways.items():
                 seconds, made[method] = diversified(split, model, method, epochs)
                 took[method] += [seconds] if turn else []  # the first is to warm up
-        prices, divmf = np.array(took["prices"]), np.array(took["divmf"])
-        ratios = prices / divmf
+        market, divmf = np.array(took["market"]), np.array(took["divmf"])
+        ratios = market / divmf
         rows.append([
-            name, f"{np.median(prices):.1f} s ({made['prices']} points)", f"{np.median(divmf):.1f} s",
+            name, f"{np.median(market):.1f} s ({made['market']} points)", f"{np.median(divmf):.1f} s",
             f"{np.median(ratios):.2f} ({ratios.min():.2f}–{ratios.max():.2f})",
         ])  # fmt: skip
-    table(["dataset", "the path of the prices", f"{EPOCHS} exact diversity epochs", "ratio"], rows)
+    table(["dataset", "the path of the market", f"{EPOCHS} exact diversity epochs", "ratio"], rows)

@@ -10,7 +10,7 @@ from benchmarks.frontier import DATASETS, Place, Points
 from benchmarks.matched import LOSSES, METRICS, table_of
 
 SHOWN = {
-    "prices": "**exposure prices** (`--method prices`)", "divmf": "DivMF", "kwon": "Kwon", "karakaya": "Karakaya",
+    "market": "**exposure market** (the default)", "divmf": "DivMF", "kwon": "Kwon", "karakaya": "Karakaya",
     "fairmatch": "FairMatch", "uimatch": "UImatch", "bayes_rule": "Bayes rule", "popcon": "PopCon",
     "sinkhorn": "Sinkhorn", "mincost_flow": "min-cost flow", "fairrec": "FairRec",
 }  # fmt: skip
@@ -31,7 +31,7 @@ def write_table(file: Path, folder: Path, seeds: Sequence[int]) -> None:
 
 def rows(name: str, folder: Path, seeds: Sequence[int]) -> Iterator[str]:
     """The model itself, then the methods; the best of a column is bold."""
-    starts = [Points.load(Place(name, "softmax", seed, folder).file("prices", K)) for seed in seeds]
+    starts = [Points.load(Place(name, "softmax", seed, folder).file("market", K)) for seed in seeds]
     model = [np.mean([getattr(start, metric)[0] for start in starts]) for metric in METRICS]
     accuracy = np.mean([start.ndcg[0].mean() for start in starts])
     plain = " | ".join(number(value, metric) for value, metric in zip(model, METRICS, strict=True))

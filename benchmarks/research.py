@@ -92,7 +92,7 @@ def diversity(folder: Path, seeds: tuple[int, ...]) -> None:
             base = trained(place, split)
             l2 = float(Run.open(place.run).tuned["l2"])
             areas = {}
-            for method in ("prices", "divmf"):
+            for method in ("market", "divmf"):
                 found_points = curve(method, base, split, K, chosen(place, method, base, split), part="valid")
                 areas[method] = over_losses(found_points.ndcg.mean(axis=1), 1 - found_points.gini)
             for rate in (0.001, 0.003):

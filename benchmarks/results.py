@@ -41,8 +41,8 @@ from divmf.reports.charts import curve_chart
 from divmf.train.runs import Run
 
 ROOT = Path(__file__).parent.parent
-NAMES = {"divmf": "DivMF", "prices": "prices"}
-DEFAULT = ("softmax", "prices")
+NAMES = {"divmf": "DivMF", "market": "market"}
+DEFAULT = ("softmax", "market")
 PAGES = {"fifth": "results.md", "one": "results-one.md"}
 
 
@@ -101,7 +101,7 @@ FRAMES = {
 }
 
 
-DRAWN = ("prices", "divmf", "kwon", "karakaya", "fairmatch", "uimatch", "bayes_rule", "sinkhorn", "fairrec")
+DRAWN = ("market", "divmf", "kwon", "karakaya", "fairmatch", "uimatch", "bayes_rule", "sinkhorn", "fairrec")
 
 
 def draw(name: str, folder: Path, file: Path) -> None:
@@ -124,7 +124,7 @@ def curve_of(points: Points) -> Curve:
 
 def count(name: str, table: Mapping[Key, Cells], standing: Counter[tuple[str, str]]) -> None:
     """How the default stands in the cells of 5, 10 and 20%."""
-    others = {" on ".join(key): made for key, made in table.items() if key != DEFAULT and key[1] != "prices"}
+    others = {" on ".join(key): made for key, made in table.items() if key != DEFAULT and key[1] != "market"}
     for loss in range(1, len(LOSSES)):
         for metric in range(len(METRICS)):
             standing[name, verdict(table[DEFAULT], others, loss, metric)[0]] += 1
@@ -135,7 +135,7 @@ def summary(standing: Mapping[str, Counter[tuple[str, str]]], names: Sequence[st
     lines = [
         "## Where the default stands",
         "",
-        "Cells (dataset × k × metric × loss of 5, 10, 20%) in which softmax + prices is clearly better than every other"
+        "Cells (dataset × k × metric × loss of 5, 10, 20%) in which softmax + market is clearly better than every other"
         " method (the interval of every paired difference on its side), not distinguishable from the best, or clearly"
         " behind some other:",
         "",
@@ -215,7 +215,7 @@ def in_words(settings: Mapping[str, Mapping[str, Any]]) -> str:
 INTRODUCTION = """# Results
 
 Every method on the lists of the same MF model (32 dimensions): {names} datasets, {seeds} seed(s) (each with its own
-models and, where it is drawn, its own split), lists of 5 and 10. `prices` are exposure prices, the default;
+models and, where it is drawn, its own split), lists of 5 and 10. `market` is the exposure market, the default;
 `DivMF` is the paper's diversity phase; the others are rerankers, which choose from candidates. Two frames, so that
 the gain of a better model and of a better way to diversify it are not mixed: first all methods on the softmax model,
 the loss counted from it; then methods on either model, the loss counted from MF by BPR.
@@ -224,7 +224,7 @@ Here {held}. What a curve reaches at a loss depends on how well the loss is know
 user, as in the paper, tells it badly; a fifth of all holds three to thirty times as many to hit.
 
 What stands in a cell is the value of the metric on test where the method's curve has lost so much **test nDCG** (the
-best value up to there; the end of the curve if it never loses so much: those of prices and DivMF go on until a
+best value up to there; the end of the curve if it never loses so much: those of the market and DivMF go on until a
 quarter is lost from both models, unless they end before), averaged over seeds, ± half a 95% interval over resampled
 users: how well accuracy is known decides how well the place on the curve is. A method's settings other than its knob
 are chosen on validation (seed 0, k = 5; the mean of coverage, entropy and 1 − Gini over losses of 0 to 20%) and used

@@ -13,7 +13,6 @@ from divmf.data.datasets import load, marketplace
 from divmf.data.split import Split
 from divmf.engine import comm
 from divmf.engine.arrays import Array
-from divmf.market.prices import Bonus, Market, solve
 from divmf.market.stakes import stake_of, stakes_of
 from divmf.models.config import TrainConfig
 from divmf.models.diversity import diversity_gradient
@@ -28,7 +27,7 @@ from divmf.ranking.retrieval import recommend
 from divmf.train.fitting import fit
 from divmf.train.runs import Run
 
-EXACT = {"softmax in float32", "diversity in float32", "prices", "metrics", "stakes"}  # of these every bit is the same
+EXACT = {"softmax in float32", "diversity in float32", "metrics", "stakes"}  # of these every bit is the same
 
 DIVERSITY: dict[str, dict[str, Any]] = {
     "whole": {},
@@ -40,7 +39,6 @@ DIVERSITY: dict[str, dict[str, Any]] = {
 
 CURVES: dict[str, dict[str, Any]] = {
     "softmax and market": {"l2": 8.0, "accuracy_epochs": 6, "diversity_epochs": 5, "stake": 1.0},
-    "softmax and prices": {"l2": 8.0, "accuracy_epochs": 6, "diversity_epochs": 5, "stake": 1.0, "method": "prices"},
     "the paper": {"preset": "paper", "accuracy_epochs": 3, "diversity_epochs": 4, "learning_rate": 0.005},
     "rows and blocks": {
         "preset": "paper", "adam": "rows", "rows": 400, "columns": 500, "accuracy_epochs": 3, "diversity_epochs": 3,
@@ -132,19 +130,12 @@ def sampled_steps(split: Split) -> dict[str, list[Array]]:
     return found
 
 
-def prices_and_metrics(split: Split) -> dict[str, list[Array]]:
+def stakes_and_metrics(split: Split) -> dict[str, list[Array]]:
     model = some_model(split, torch.float32)
-    market = Market(model, split.train.matrix, 4)
-    prices = solve(market, 0.3 * market.spread, market.start(), Bonus(1e-4, 5.0, 8.0, market.n_users))
     items, scores = recommend(model, split.train.matrix, 4)
     lists = TopK(items, scores, split.user_ids, split.item_ids)
     measured = measure(lists, split.valid.matrix, comm.total(split.train.popularity))
     return {
-        "prices": [
-            prices.at.price,
-            np.concatenate(comm.gathered_rows(prices.at.scale)),
-            np.array([prices.gap, prices.worth, prices.bonus]),
-        ],
         "stakes": [
             np.array([stake_of(split)]),
             np.array([stake_of(share_of(MARKET.hold_out(0)))]),
@@ -156,7 +147,7 @@ def prices_and_metrics(split: Split) -> dict[str, list[Array]]:
 
 def single_steps() -> dict[str, list[Array]]:
     split = some_split()
-    return exact_steps(split) | diversity_steps(split) | sampled_steps(split) | prices_and_metrics(split)
+    return exact_steps(split) | diversity_steps(split) | sampled_steps(split) | stakes_and_metrics(split)
 
 
 def curves(folder: Path, dataset: str) -> None:

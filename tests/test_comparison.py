@@ -17,7 +17,7 @@ from divmf.rerank import METHODS
 
 # (validation nDCG, validation Gini, test Gini) at three settings, from the model itself to the strongest
 NUMBERS = {
-    "prices": [(1.0, 0.9, 0.9), (0.96, 0.60, 0.62), (0.8, 0.3, 0.3)],
+    "market": [(1.0, 0.9, 0.9), (0.96, 0.60, 0.62), (0.8, 0.3, 0.3)],
     "bayes_rule": [(1.0, 0.9, 0.9), (0.96, 0.55, 0.58), (0.7, 0.4, 0.4)],
     "uimatch": [(1.0, 0.9, 0.9), (0.97, 0.65, 0.57), (0.9, 0.6, 0.6)],
     "kwon": [(1.0, 0.9, 0.9), (0.5, 0.2, 0.2), (0.4, 0.1, 0.1)],
@@ -62,7 +62,7 @@ def words(section: Any) -> str:
 
 def test_the_choice_is_made_on_validation_and_not_on_the_test(story: Comparison) -> None:
     assert story.choice(0.05) == "bayes_rule"  # on the test, uimatch's 0.57 is lower than its 0.58
-    assert story.choice(0.2) == "prices"
+    assert story.choice(0.2) == "market"
     assert story.usual == 0.05
 
 
@@ -70,10 +70,10 @@ def test_the_words_name_the_choice_the_gain_and_who_comes_as_close(story: Compar
     short = answer(story)
     assert "choose bayes_rule: it takes the Gini index from 0.90 to 0.58" in str(short.prose[0])
     assert ("−4.0%", "nDCG@5 on test (−5.0% to −3.0%)") in short.cards
-    assert story.as_good(0.05) == ["prices", "uimatch"]  # 0.55 … 0.61 meets 0.59 … 0.65 and 0.54 … 0.60, not 0.87 …
+    assert story.as_good(0.05) == ["market", "uimatch"]  # 0.55 … 0.61 meets 0.59 … 0.65 and 0.54 … 0.60, not 0.87 …
     text = reason(story, 0.05)
-    assert "In evenness, prices and uimatch do as well, as far as intervals can tell." in text
-    assert "prices needs no step after the model" in text
+    assert "In evenness, market and uimatch do as well, as far as intervals can tell." in text
+    assert "market needs no step after the model" in text
     assert "no other method comes within its 95% interval" in reason(story, 0.2)
 
 
@@ -93,7 +93,7 @@ def test_there_is_a_table_a_loss_the_most_even_first_and_the_best_bold(story: Co
     section = at_losses(story)
     assert len(section.tables) == 3
     at_5 = section.tables[1]
-    assert [str(row[0]).split(" ")[0] for row in at_5.rows[1:]] == ["uimatch", "bayes_rule", "prices", "kwon"]
+    assert [str(row[0]).split(" ")[0] for row in at_5.rows[1:]] == ["uimatch", "bayes_rule", "market", "kwon"]
     assert "<b>0.5700</b>" in str(cell(at_5.rows[1][1]))
     assert "<b>" not in str(cell(at_5.rows[2][1]))
     assert cell(at_5.rows[0][1]) == "0.9000"
@@ -118,7 +118,7 @@ def test_the_commands_make_the_lists_that_were_chosen(story: Comparison) -> None
 
 def test_every_method_is_explained_in_a_line() -> None:
     assert in_short("bayes_rule") == "discount an item by how much everyone wants it"
-    for name in [*METHODS, "prices", "DivMF"]:
+    for name in [*METHODS, "market", "DivMF"]:
         assert 10 < len(in_short(name)) < 120
 
 

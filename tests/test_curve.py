@@ -58,14 +58,14 @@ def test_one_may_choose_the_base_and_what_comes_after_the_accuracy_phase():
 def test_the_frame_has_a_row_a_point_and_a_column_a_number():
     points = (
         point("accuracy", 1, 0.5, 0.9, loss=3.0),
-        Point("prices", 0, {"ndcg": 0.4}, {"ndcg": 0.3, "hit": 1.0}, knob=0.5, gap=0.01),
+        Point("market", 0, {"ndcg": 0.4}, {"ndcg": 0.3, "hit": 1.0}, knob=0.5, gap=0.01),
     )
     frame = Curve(points).frame
     assert frame.columns == [
         "phase", "epoch", "knob", "loss", "seconds", "gap", "valid_ndcg", "valid_gini", "valid_coverage",
         "test_ndcg", "test_gini", "test_coverage", "test_hit",
     ]  # fmt: skip
-    assert frame["phase"].to_list() == ["accuracy", "prices"]
+    assert frame["phase"].to_list() == ["accuracy", "market"]
     assert frame["knob"].to_list() == [None, 0.5]
     assert frame["gap"].to_list() == [None, 0.01]
     assert frame["valid_gini"].to_list() == [0.9, None]
@@ -77,7 +77,7 @@ def test_the_frame_has_a_row_a_point_and_a_column_a_number():
 
 
 def test_points_survive_json_without_what_they_do_not_have():
-    full = Point("prices", 3, {"ndcg": 0.5}, {"gini": 0.25}, knob=0.1, loss=2.0, seconds=1.5)
+    full = Point("market", 3, {"ndcg": 0.5}, {"gini": 0.25}, knob=0.1, loss=2.0, seconds=1.5)
     bare = Point("diversity", 4, {"ndcg": 0.5}, {"gini": 0.25})
     assert bare.to_json() == {"phase": "diversity", "epoch": 4, "valid": {"ndcg": 0.5}, "test": {"gini": 0.25}}
     for original in (full, bare):
@@ -318,7 +318,7 @@ def test_what_is_chosen_keeps_its_promise_and_nothing_that_does_is_better(curve,
     assert curve.choose("knee") in curve.frontier().points
 
 
-# a run of prices: two points were added between those of the path, after it
+# a run of the market: two points were added between those of the path, after it
 PRICED = Curve(
     (
         point("accuracy", 1, 0.9, 0.9),
@@ -332,7 +332,7 @@ PRICED = Curve(
 )
 
 
-def test_points_of_the_prices_stand_in_the_order_of_rho_whenever_they_were_made():
+def test_points_of_the_market_stand_in_the_order_of_rho_whenever_they_were_made():
     assert [chosen.knob for chosen in PRICED.operating] == [None, 0.1, 0.15, 0.2, 0.3, 0.4]
     assert [chosen.name for chosen in PRICED.operating[:3]] == ["MF itself", "ρ = 0.1", "ρ = 0.15"]
     assert RUN.choose(epoch=6).name == "diversity epoch 6"
@@ -341,7 +341,7 @@ def test_points_of_the_prices_stand_in_the_order_of_rho_whenever_they_were_made(
     assert [chosen.knob for chosen in rerank.operating] == [None, 0.5, 0.2]
 
 
-def test_a_point_of_the_prices_is_chosen_by_its_rho():
+def test_a_point_of_the_market_is_chosen_by_its_rho():
     assert [PRICED.choose(rho=rho).epoch for rho in (1e-9, 0.12, 0.13, 0.2, 5.0)] == [1, 1, 4, 2, 3]
     assert PRICED.choose(rho=0) is PRICED.base
     assert Point.from_json(json.loads(json.dumps(PRICED.points[3].to_json()))) == PRICED.points[3]

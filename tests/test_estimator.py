@@ -22,13 +22,10 @@ PAPER = divmf.DivMF(
     diversity_epochs=10,
 )  # fmt: skip
 MARKET = divmf.DivMF(k=4, dim=8, l2=2.0, accuracy_epochs=20, diversity_epochs=10)
-PRICES = replace(MARKET, method="prices")
 MIXED = divmf.DivMF(k=4, dim=8, accuracy="bpr", learning_rate=0.02, accuracy_epochs=8, diversity_epochs=10)
 
 
-@pytest.fixture(
-    scope="module", params=[PAPER, MARKET, PRICES, MIXED], ids=["paper", "market", "prices", "market on bpr"]
-)
+@pytest.fixture(scope="module", params=[PAPER, MARKET, MIXED], ids=["paper", "market", "market on bpr"])
 def fitted(request: pytest.FixtureRequest, split: divmf.Split) -> divmf.DivMF:
     model: divmf.DivMF = replace(request.param)
     assert model.fit(split) is model
@@ -36,9 +33,9 @@ def fitted(request: pytest.FixtureRequest, split: divmf.Split) -> divmf.DivMF:
 
 
 @pytest.fixture(scope="module")
-def priced(split: divmf.Split) -> divmf.DivMF:
-    """With the whole path of prices."""
-    return replace(PRICES, diversity_epochs=200).fit(split)
+def market(split: divmf.Split) -> divmf.DivMF:
+    """With the whole path."""
+    return replace(MARKET, diversity_epochs=200).fit(split)
 
 
 def test_the_curve_has_a_row_an_epoch_with_validation_and_test(fitted: divmf.DivMF) -> None:
@@ -55,12 +52,10 @@ def test_diversifying_spreads_the_lists(fitted: divmf.DivMF) -> None:
     assert curve.points[-1].test["coverage"] > curve.base.test["coverage"]
 
 
-def test_the_base_of_a_curve_of_prices_is_the_model_itself(fitted: divmf.DivMF, split: divmf.Split) -> None:
+def test_the_base_of_a_curve_is_the_model_itself(fitted: divmf.DivMF, split: divmf.Split) -> None:
     base = fitted.at(epoch=0)
-    assert base.weights.price is None
     assert divmf.evaluate(base.lists(), split) == pytest.approx(base.point.test)
     last = fitted.at(epoch=10)
-    assert (last.weights.price is not None) == (fitted.method == "prices")
     assert (last.chosen is not None) == (fitted.method == "market")
     assert divmf.evaluate(last.lists(), split) == pytest.approx(last.point.test)
 
@@ -88,7 +83,7 @@ def test_scores_are_the_dot_products_of_the_saved_vectors(fitted: divmf.DivMF, s
     weights = chosen.weights
     row = 17
     expected = weights.users[row] @ weights.items[lists.items[row].tolist()].T
-    np.testing.assert_allclose(lists.scores[row], expected.numpy(), rtol=1e-5, atol=1e-6)  # the price is not in it
+    np.testing.assert_allclose(lists.scores[row], expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_saved_model_gives_the_same_lists(fitted: divmf.DivMF, tmp_path: Path) -> None:
@@ -98,10 +93,9 @@ def test_a_saved_model_gives_the_same_lists(fitted: divmf.DivMF, tmp_path: Path)
     loaded = divmf.load(tmp_path / "model")
     assert loaded.recommend_frame().equals(chosen.recommend_frame())
     assert loaded.point == chosen.point
-    for name, tensor in chosen.weights.tensors().items():  # the price among them, where there is one
+    for name, tensor in chosen.weights.tensors().items():
         assert loaded.weights.tensors()[name].equal(tensor), name
     assert set(loaded.weights.tensors()) == set(chosen.weights.tensors())
-    assert chosen.weights.price is None or "price" in loaded.weights.tensors()
     assert {path.suffix for path in (tmp_path / "model").iterdir()} == {".json", ".parquet", ".safetensors"}
     with pytest.raises(ValueError, match="neither a saved model nor a run"):
         divmf.load(tmp_path)
@@ -134,7 +128,7 @@ def test_a_temporary_run_folder_goes_with_the_model(split: divmf.Split) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("method", ["divmf", "prices"])
+@pytest.mark.parametrize("method", ["divmf", "market"])
 def test_diversify_starts_from_factors_trained_elsewhere(split: divmf.Split, method: str) -> None:
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(split.n_users, 6)), rng.normal(size=(split.n_items, 6))
@@ -160,7 +154,7 @@ def test_diversify_starts_from_factors_trained_elsewhere(split: divmf.Split, met
         divmf.diversify(users, items, split, typo=3)
 
 
-@pytest.mark.parametrize("method", ["divmf", "prices"])
+@pytest.mark.parametrize("method", ["divmf", "market"])
 def test_factors_in_any_memory_order_and_type_give_the_same(split: divmf.Split, method: str) -> None:
     # Fortran-ordered factors were trained in a copy
     rng = np.random.default_rng(0)
@@ -197,7 +191,7 @@ def test_wrong_calls_say_what_to_do(fitted: divmf.DivMF, split: divmf.Split) -> 
         fitted.at(epoch=1).lists(seen="none")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("method", ["divmf", "prices"])
+@pytest.mark.parametrize("method", ["divmf", "market"])
 def test_a_user_with_few_items_left_gets_a_shorter_list(method: Any) -> None:
     pairs = [
         (u, i) for u in range(6) for i in range(7) if (i < 6 if u == 0 else (u + i) % 3)
@@ -211,24 +205,24 @@ def test_a_user_with_few_items_left_gets_a_shorter_list(method: Any) -> None:
     assert model.at(epoch=2).recommend_frame(users=[0], seen="all").height == 1
 
 
-# ---- points of the prices between those of the path
+# ---- points of the market between those of the path
 
 
-def test_asking_twice_for_a_point_adds_nothing_the_second_time(priced: divmf.DivMF) -> None:
+def test_asking_twice_for_a_point_adds_nothing_the_second_time(market: divmf.DivMF) -> None:
     # bisecting stopped after four steps, and the next call took four more
     for criterion in ({"ndcg_drop": 0.05}, {"ndcg_drop": 0.2}, {"ndcg_drop": 0.0}, {"gini": 0.8}, {"coverage": 0.5}):
-        before = priced.curve.points
-        first = priced.at(**criterion)
-        made = priced.curve.points
+        before = market.curve.points
+        first = market.at(**criterion)
+        made = market.curve.points
         assert made[: len(before)] == before  # what was there stays
-        assert priced.at(**criterion).point == first.point
-        assert priced.curve.points == made
+        assert market.at(**criterion).point == first.point
+        assert market.curve.points == made
 
 
 @pytest.mark.parametrize("drop", [0.02, 0.05, 0.1, 0.3])
-def test_a_point_within_a_loss_keeps_the_promise_and_is_as_deep_as_it_can_be(priced: divmf.DivMF, drop: float) -> None:
-    chosen = priced.at(ndcg_drop=drop).point
-    curve = priced.curve
+def test_a_point_within_a_loss_keeps_the_promise_and_is_as_deep_as_it_can_be(market: divmf.DivMF, drop: float) -> None:
+    chosen = market.at(ndcg_drop=drop).point
+    curve = market.curve
     least = (1 - drop) * curve.base.valid["ndcg"]
     assert chosen.valid["ndcg"] >= least
     kept = [point for point in curve.operating if point.valid["ndcg"] >= least]
@@ -238,36 +232,36 @@ def test_a_point_within_a_loss_keeps_the_promise_and_is_as_deep_as_it_can_be(pri
     assert high - low <= 0.02 * max(high, first)
 
 
-def test_a_rho_is_solved_for_exactly_and_only_once(priced: divmf.DivMF) -> None:
-    grid = sorted(point.knob for point in priced.curve.points if point.knob is not None)
+def test_a_rho_is_solved_for_exactly_and_only_once(market: divmf.DivMF) -> None:
+    grid = sorted(point.knob for point in market.curve.points if point.knob is not None)
     wanted = (grid[3] + 2 * grid[4]) / 3
-    n_points = len(priced.curve)
-    chosen = priced.at(rho=wanted)
+    n_points = len(market.curve)
+    chosen = market.at(rho=wanted)
     assert chosen.point.knob == wanted
-    assert chosen.weights.price is not None
-    assert len(priced.curve) == n_points + 1
-    assert priced.at(rho=wanted).point == chosen.point
-    assert priced.at(rho=0).point == priced.curve.base
-    assert priced.at(rho=grid[3]).point.knob == grid[3]
-    assert len(priced.curve) == n_points + 1
+    assert chosen.chosen is not None
+    assert len(market.curve) == n_points + 1
+    assert market.at(rho=wanted).point == chosen.point
+    assert market.at(rho=0).point == market.curve.base
+    assert market.at(rho=grid[3]).point.knob == grid[3]
+    assert len(market.curve) == n_points + 1
     for wrong in (-1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="ρ is a number, 0 or more"):
-            priced.at(rho=wrong)
-    assert len(priced.curve) == n_points + 1
+            market.at(rho=wrong)
+    assert len(market.curve) == n_points + 1
 
 
-def test_choices_that_need_no_point_in_between_add_none(priced: divmf.DivMF) -> None:
-    points = priced.curve.points
-    priced.at("knee")
-    priced.at(epoch=3)
-    priced.at(ndcg_drop=1.0)  # every point keeps nothing
+def test_choices_that_need_no_point_in_between_add_none(market: divmf.DivMF) -> None:
+    points = market.curve.points
+    market.at("knee")
+    market.at(epoch=3)
+    market.at(ndcg_drop=1.0)  # every point keeps nothing
     with pytest.raises(ValueError, match="not reached on validation"):
-        priced.at(gini=0.0)
-    assert priced.curve.points == points
+        market.at(gini=0.0)
+    assert market.curve.points == points
 
 
 def test_a_criterion_met_before_the_first_rho_is_looked_for_there(split: divmf.Split) -> None:
-    model = replace(PRICES, diversity_epochs=2).fit(split)
+    model = replace(MARKET, diversity_epochs=2).fit(split)
     first = model.curve.of_epoch(1)
     drop = 1 - (first.valid["ndcg"] + 1e-9) / model.curve.base.valid["ndcg"]
     assert 0 <= drop <= 1
@@ -277,15 +271,6 @@ def test_a_criterion_met_before_the_first_rho_is_looked_for_there(split: divmf.S
     assert (chosen.knob or 0.0) < (first.knob or 0.0)
     model.at(ndcg_drop=drop)
     assert len(model.curve) == n_points
-
-
-def test_the_vectors_for_other_libraries_give_the_same_lists(priced: divmf.DivMF, split: divmf.Split) -> None:
-    chosen = priced.at(rho=0.4)
-    users, items = chosen.weights.factors()
-    assert (users.shape, items.shape) == ((split.n_users, 9), (split.n_items, 9))
-    theirs = divmf.TopK.from_factors(users, items, split.train, width=4)
-    own = chosen.lists(4, seen="train")
-    np.testing.assert_array_equal(np.sort(theirs.items), np.sort(own.items))
 
 
 def test_factors_whose_scores_are_no_numbers_are_refused(split: divmf.Split) -> None:

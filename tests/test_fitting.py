@@ -19,11 +19,11 @@ from divmf.train.runs import Run
 SHARED: dict[str, Any] = {"k": 3, "dim": 8, "accuracy_epochs": 6, "diversity_epochs": 5}
 SETTINGS: dict[str, Any] = SHARED | {"accuracy": "bpr", "method": "divmf", "unmask": 10, "patience": 2,
                                      "learning_rate": 0.02, "diversity_rate": 0.01}  # fmt: skip
-PRICES: dict[str, Any] = SHARED | {"l2": 2.0, "learning_rate": 0.2}
-MIXED: dict[str, Any] = SETTINGS | {"method": "prices"}
-OTHER: dict[str, Any] = PRICES | {"method": "divmf", "unmask": 10, "diversity_rate": 0.01}
+MARKET: dict[str, Any] = SHARED | {"l2": 2.0, "learning_rate": 0.2}
+MIXED: dict[str, Any] = SETTINGS | {"method": "market"}
+OTHER: dict[str, Any] = MARKET | {"method": "divmf", "unmask": 10, "diversity_rate": 0.01}
 every_way = pytest.mark.parametrize(
-    "settings", [SETTINGS, PRICES, MIXED, OTHER], ids=["bpr divmf", "softmax prices", "bpr prices", "softmax divmf"]
+    "settings", [SETTINGS, MARKET, MIXED, OTHER], ids=["bpr divmf", "softmax market", "bpr market", "softmax divmf"]
 )
 
 
@@ -99,7 +99,7 @@ def wide() -> Split:
     return marketplace(users=150, items=200, interactions=2500, seed=1).leave_one_out(0)
 
 
-@pytest.mark.parametrize("settings", [PRICES, MIXED, OTHER], ids=["softmax prices", "bpr prices", "softmax divmf"])
+@pytest.mark.parametrize("settings", [MARKET, MIXED, OTHER], ids=["softmax market", "bpr market", "softmax divmf"])
 @pytest.mark.parametrize("stop", [1, 5, 6, 7, 9])
 def test_so_does_one_of_any_other_loss_and_method(
     tmp_path: Path, wide: Split, stop: int, settings: dict[str, Any]
@@ -157,8 +157,8 @@ def test_a_kill_between_two_writes_is_mended(tmp_path: Path, split: Split, setti
     assert numbers(finished(tmp_path / "run", split, config)) == numbers(whole)
 
 
-def test_a_line_of_prices_cut_off_by_a_kill_is_made_again(tmp_path: Path, split: Split) -> None:
-    config = TrainConfig(**PRICES)
+def test_a_line_of_the_market_cut_off_by_a_kill_is_made_again(tmp_path: Path, split: Split) -> None:
+    config = TrainConfig(**MARKET)
     whole = finished(tmp_path / "whole", split, config)
     run = Run.start(tmp_path / "run", split, config)
     for _ in islice(fit(run, split, config), 8):

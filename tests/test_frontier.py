@@ -14,7 +14,6 @@ from benchmarks.frontier import (
     METHODS,
     Place,
     Points,
-    as_served,
     best_of,
     chosen,
     curve,
@@ -110,7 +109,7 @@ def test_slow_methods_are_not_given_the_most_candidates() -> None:
 def test_of_what_is_trained_the_best_variant_is_taken() -> None:
     assert best_of("divmf", lambda settings: settings.get("unmask", 0)) == {"unmask": 500}
     assert best_of("divmf", lambda settings: sum(settings.values())) == {"diversity_rate": 0.003, "unmask": 500}
-    assert best_of("prices", pytest.fail) == {}
+    assert best_of("market", pytest.fail) == {}
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +118,9 @@ def model() -> Recommender:
     return DivMF(l2=8.0, learning_rate=0.2, diversity_epochs=0, accuracy_epochs=15).fit(split).at(epoch=0)
 
 
-@pytest.mark.parametrize("name", ["prices", "divmf"])
+@pytest.mark.parametrize("name", ["market", "divmf"])
 def test_a_trained_curve_ends_with_the_first_point_below_the_floor(model: Recommender, name: str) -> None:
-    settings = {"divmf": {"diversity_rate": 0.02}, "prices": {}}[name]
+    settings = {"divmf": {"diversity_rate": 0.02}, "market": {}}[name]
     first, *others = curve(name, model, model.split, 5, settings, part="valid").ndcg.mean(axis=1)
     assert min(others[:-1], default=first) >= (1 - DEEPEST) * first > others[-1]
     deeper = curve(name, model, model.split, 5, settings, floor=0.5 * first, part="valid").ndcg.mean(axis=1)
@@ -141,15 +140,6 @@ def test_a_curve_is_made_again_only_where_other_settings_were_chosen(model: Reco
         write_json(place.settings, {"bayes_rule": settings})
         assert place.has("bayes_rule", 5) == there
     assert not place.has("bayes_rule", 10)
-
-
-def test_prices_are_solved_for_the_lists_that_are_measured(model: Recommender) -> None:
-    served = as_served(model.split)
-    assert (served.train.matrix != model.split.seen).nnz == 0
-    assert served.valid is served.test is model.split.test
-    last = curve("prices", model, model.split, 5, {})
-    assert last.coverage[-1] == 1.0
-    assert last.ndcg[-1].mean() < (1 - DEEPEST) * last.ndcg[0].mean()
 
 
 def test_a_reranker_goes_through_its_grid_with_the_candidates_it_is_given(model: Recommender) -> None:

@@ -177,7 +177,7 @@ def test_the_joint_schedule_is_a_curve_of_its_epochs_and_goes_on_after_a_stop(tm
     assert torch.equal(last[0].users, last[1].users)
 
 
-@pytest.mark.parametrize("given", [{"accuracy": "softmax"}, {"method": "prices"}])
+@pytest.mark.parametrize("given", [{"accuracy": "softmax"}, {"method": "market"}])
 def test_the_joint_schedule_is_the_papers_alone(given: dict[str, Any]) -> None:
     settings = {"preset": "paper", "schedule": "joint"} | given
     with pytest.raises(ValueError, match="joint schedule is the paper's"):

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divmf.market.columns import Finder, Held
-from divmf.market.prices import Market
 from divmf.models.config import TrainConfig
 from divmf.models.epochs import EPOCHS, epoch_rng, initial_model, optimisers_of
 from divmf.models.scorer import Factors
@@ -23,7 +22,7 @@ JOBS = st.builds(
     processes=st.integers(1, 512),
     config=st.builds(
         TrainConfig, accuracy=st.sampled_from(["softmax", "bpr", "mse"]),
-        method=st.sampled_from(["market", "prices", "divmf"]), dim=st.sampled_from([8, 32, 128]),
+        method=st.sampled_from(["market", "divmf"]), dim=st.sampled_from([8, 32, 128]),
     ),
 )  # fmt: skip
 
@@ -61,22 +60,6 @@ def test_candidates_of_the_market_are_counted_as_they_are(split):
     own = sum(table.nbytes for table in columns) - (4 + 4 + 1) * 3 * 5 * split.n_users
     vectors = model.users.numpy().nbytes
     assert held + own + lists + vectors == pytest.approx(memory(job)["market"]["candidates"], rel=0.02)
-
-
-def test_candidates_of_the_prices_are_counted_as_they_are(split):
-    config = TrainConfig(k=5, method="prices")
-    job = Job(split.n_users, split.n_items, len(split.train), config=config)
-    model = initial_model(split.n_users, split.n_items, config)
-    market = Market(model, split.train.matrix, config.k)
-    held = [
-        market.items, market.scores, market.limit, market.found_in, market.found_at, market.lists, market.own,
-        market.worth, market.ends, market.shares,
-    ]  # fmt: skip
-    found = market.items.nbytes + market.scores.nbytes  # once more, on their way
-    counted = memory(job)["prices"]["candidates"]
-    scales = 3 * market.shares.nbytes  # where it stands, what is tried, the best so far
-    models = 3 * model.users.nbytes  # the base, the market's, scaled
-    assert sum(array.nbytes for array in held) + found + scales + models == pytest.approx(counted, rel=0.01)
 
 
 def test_bytes_on_the_wire_worked_out_by_hand():

@@ -244,7 +244,7 @@ def test_nothing_is_trained_or_reranked_twice(
 
     monkeypatch.setattr("divmf.models.epochs.accuracy_epoch", never)
     monkeypatch.setattr("divmf.train.fitting.EPOCHS", {"accuracy": never, "diversity": never})
-    monkeypatch.setattr("divmf.train.fitting.follow", never)
+    monkeypatch.setattr("divmf.market.solve.solve", never)
     monkeypatch.setattr(lab_room, "sweep_points", never)
     steps, answers = finished(work(folder, data, recipe, QUESTIONS, 2))
     assert steps == 0

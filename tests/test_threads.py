@@ -19,7 +19,8 @@ from scipy import sparse
 from divmf.models.config import TrainConfig
 from divmf.data.interactions import Interactions
 from divmf.models.mf import MF
-from divmf.market.prices import Bonus, Market, solve
+from divmf import diversify
+from divmf.data.synthetic import marketplace
 from divmf.models.full_softmax import softmax_gradient
 from divmf.engine.threads import threads
 from divmf.ranking.retrieval import recommend
@@ -32,9 +33,10 @@ model = MF(*(torch.from_numpy(rng.normal(size=size).astype(np.float32)) for size
 met = sparse.csr_array((rng.random((307, 211)) < 0.1).astype(np.float32))
 loss = softmax_gradient(model, met, 0.5)
 lists = recommend(model, met, 5)
-market = Market(model, met, 5)
-found = solve(market, 0.3, market.start(), Bonus(1e-4, 5.0, 8.0, 307))
-print(threads(), loss.hex(), found.gap.hex(), found.worth.hex())
+split = marketplace(307, 211, 6_000).hold_out(seed=0)
+curve = diversify(model.users, model.items, split, diversity_epochs=4)
+found = curve.run.chosen(curve.curve.points[-1])
+print(threads(), loss.hex(), *(point.gap.hex() for point in curve.curve.points[1:]))
 pairs = Interactions.from_frame(pl.DataFrame(dict(zip(("user_id", "item_id"), met.nonzero()))))
 trained = []
 for adam in ("dense", "rows"):
@@ -43,12 +45,13 @@ for adam in ("dense", "rows"):
     loss = accuracy_epoch(own, pairs, config, optimisers_of(own, config)["accuracy"], epoch_rng(0, "accuracy", 1))
     print(loss.hex())
     trained += [own.users.detach().numpy(), own.items.detach().numpy()]
-for array in (model.users.grad.numpy(), model.items.grad.numpy(), *lists, *found.at, *trained):
+gradients = model.users.grad.numpy(), model.items.grad.numpy()
+for array in (*gradients, *lists, found.discount, *found.lists.values(), *trained):
     print(hashlib.sha256(array.tobytes()).hexdigest())
 """
 
 
-def test_gradients_lists_prices_and_sampled_steps_are_the_same_to_the_last_bit_on_one_thread_and_on_three() -> None:
+def test_gradients_lists_market_and_sampled_steps_are_the_same_to_the_last_bit_on_one_thread_and_on_three() -> None:
     def run(threads: int) -> list[str]:
         environment = os.environ | {"DIVMF_THREADS": str(threads)}
         command = [sys.executable, "-c", PROGRAM]

@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -230,13 +229,6 @@ def test_recommend_equals_the_dense_sort_whatever_the_block(monkeypatch, block_s
     assert_array_equal(scores, expected_scores)
 
 
-def test_a_price_of_zero_changes_no_list() -> None:
-    model, seen = whole_numbered_model(40, 30), sparse.csr_array((40, 30), dtype=np.float32)
-    free = replace(model, price=torch.zeros(30))
-    for found, expected in zip(recommend(free, seen, 5), recommend(model, seen, 5), strict=True):
-        assert_array_equal(found, expected)
-
-
 def test_several_matrices_of_seen_items_are_scored_once():
     model = whole_numbered_model(40, 30)
     less = np.random.default_rng(0).random((40, 30)) < 0.2
@@ -308,56 +300,12 @@ def test_candidates_come_from_factors_too() -> None:
         TopK.from_factors([[1.0]], [[1.0]], train)
 
 
-# ---- prices
-
-
-@st.composite
-def priced_models(draw):
-    """Whole numbers, so that nothing is rounded and much ties."""
-    n_users, n_items, seed = draw(st.integers(1, 30)), draw(st.integers(1, 40)), draw(st.integers(0, 999))
-    rng = np.random.default_rng(seed)
-    model = whole_numbered_model(n_users, n_items)
-    bias, price = (torch.tensor(rng.integers(-4, 5, n_items), dtype=torch.float32) for _ in range(2))
-    seen = sparse.csr_array((rng.random((n_users, n_items)) < 0.3).astype(np.float32))
-    return MF(model.users, model.items, bias, price), seen
-
-
-@given(priced_models(), st.integers(1, 6), st.sampled_from([torch.float32, torch.float64]))
-def test_prices_decide_who_is_in_a_list_and_scores_without_them_in_which_order(case, k, dtype):
-    (model, seen), k = case, min(k, case[0].n_items)
-    model = MF(*(tensor.to(dtype) for tensor in model.tensors().values()))
-    items, scores = recommend(model, seen, k)
-    before = (model.users @ model.items.T + model.bias).numpy()
-    after = np.where(seen.toarray() > 0, -np.inf, before - model.price.numpy())
-    for user in range(model.n_users):
-        best = sorted(range(model.n_items), key=lambda item, user=user: (-after[user, item], item))
-        expected = [item for item in best if np.isfinite(after[user, item])][:k]
-        listed = [item for item in items[user].tolist() if item >= 0]
-        assert sorted(listed) == sorted(expected)
-        assert scores[user, : len(listed)].tolist() == [before[user, item] for item in listed]
-        assert scores[user, : len(listed)].tolist() == sorted((before[user, item] for item in listed), reverse=True)
-        assert np.isneginf(scores[user, len(listed) :]).all()
-
-
-def test_a_worked_example_of_prices():
-    model = MF(
-        torch.ones(1, 1), torch.tensor([[9.0], [8.0], [7.0], [1.0]]), torch.zeros(4), torch.tensor([9.0, 0, 2, 0])
-    )
-    items, scores = recommend(model, sparse.csr_array((1, 4), dtype=np.float32), 2)
-    # after prices 0 8 5 1: items 1 and 2, and item 1 first
-    assert (items.tolist(), scores.tolist()) == ([[1, 2]], [[8.0, 7.0]])
-    dear = MF(model.users, model.items, model.bias, torch.tensor([0.0, 9, 0, 0]))
-    items, scores = recommend(dear, sparse.csr_array((1, 4), dtype=np.float32), 2)
-    assert (items.tolist(), scores.tolist()) == ([[0, 2]], [[9.0, 7.0]])
-
-
-@pytest.mark.parametrize("has_price", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_factors_multiply_to_what_lists_are_chosen_by(has_price, dtype):
+def test_the_factors_multiply_to_what_lists_are_chosen_by(dtype):
     generator = torch.Generator().manual_seed(0)
     users, items = (torch.randn(n, 4, generator=generator, dtype=dtype) for n in (7, 9))
-    bias, price = torch.randn(2, 9, generator=generator, dtype=dtype)
-    model = MF(users.requires_grad_(), items, bias, price if has_price else None)
+    bias = torch.randn(9, generator=generator, dtype=dtype)
+    model = MF(users.requires_grad_(), items, bias)
     left, right = model.factors()
     assert (left.shape, right.shape) == ((7, 5), (9, 5))
     np.testing.assert_allclose(left @ right.T, model.scores(slice(None)).detach().numpy(), rtol=1e-5, atol=1e-6)
@@ -382,17 +330,3 @@ def test_compiled_lists_are_those_of_the_readable_way():
         ):
             assert_array_equal(items, other)
             assert_array_equal(scores, other_scores)
-
-
-def test_lists_at_prices_are_the_same_to_the_last_digit_whoever_is_looked_at_together() -> None:
-    # products of blocks of another size differ in their last digits, and prices leave many items close to a list's end
-    rng = np.random.default_rng(0)
-    tables = (torch.from_numpy(rng.normal(size=shape).astype(np.float32)) for shape in ((700, 33), (900, 33), (900,)))
-    model = replace(MF(*tables), price=torch.from_numpy(rng.normal(size=900).astype(np.float32)))
-    seen = sparse.csr_array((rng.random((700, 900)) < 0.1).astype(np.float32))
-    items, scores = recommend(model, seen, 10)
-    for size in (1, 7, 97, 301):
-        rows = np.sort(rng.choice(700, size, replace=False))
-        some, their_scores = recommend(model, seen, 10, rows)
-        assert_array_equal(items[rows], some)
-        assert_array_equal(scores[rows], their_scores)

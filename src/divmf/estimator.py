@@ -90,11 +90,6 @@ class Recommender:
         k = self.k if k is None else k
         if not 1 <= k <= self.split.n_items:
             raise ValueError(f"k={k} must be from 1 to the number of items, {self.split.n_items}")
-        if k != self.k and self.weights.price is not None:
-            log.warning(
-                "this point's prices were found for lists of %d; lists of %d are less even, train with k=%d for those",
-                self.k, k, k,
-            )  # fmt: skip
         rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
         met = seen_matrix(self.split, seen)
         if self.chosen is None and (self.scorer is None or isinstance(self.scorer, Factors)):
@@ -221,7 +216,7 @@ class DivMF(TrainConfig):
     ) -> Recommender:  # fmt: skip
         """The operating point by one criterion, chosen on validation; see `Curve.choose`.
 
-        With the market or prices, points are added to the curve where the criterion is just met.
+        With the market, points are added to the curve where the criterion is just met.
         """
         _ = self.run  # refuses what was not fitted
         split: Split = self.split_  # type: ignore[attr-defined]

@@ -70,7 +70,6 @@ def what_of(job: Any, phase: str) -> str:
         "accuracy": f"accuracy epoch ({job.config.accuracy})",
         "diversity": "diversity epoch",
         "market": "point of the market, about",
-        "prices": "point of the prices, about",
         "measuring": "measuring an epoch or point",
         "recommend": "everybody's lists",
     }

@@ -154,31 +154,3 @@ def top_part(
                     count, _, _ = within_reach(row, width, scratch)
                     scores, items = scratch[1][:count], scratch[3][:count]
                 largest_of(scores, items, best_items[matrix][at], best_scores[matrix][at])
-
-
-@njit(cache=True, nogil=True)
-def score_of(user: Array, item: Array) -> np.float32:
-    """Their dot product, added up in one way whatever it is computed beside."""
-    score = np.float32(0)
-    for d in range(len(user)):
-        score += user[d] * item[d]
-    return score
-
-
-@njit(cache=True, nogil=True)
-def decide_part(
-    users: Array, items: Array, offset: Array, rows: Array, found: Array, first: int, last: int,
-    chosen: Array, scores: Array,
-) -> None:  # fmt: skip
-    """Fill lists first … last−1, of users `rows`, with the best of the items found for them, −1 where there are none.
-
-    Best first, of equals the item of the lower number; scores are added up in one way, whatever they are beside.
-    """
-    values = np.empty(found.shape[1], dtype=np.float32)
-    for number in range(first, last):
-        size = 0
-        while size < found.shape[1] and found[number, size] >= 0:
-            item = found[number, size]
-            values[size] = score_of(users[rows[number]], items[item]) + offset[item]
-            size += 1
-        largest_of(values[:size], found[number, :size], chosen[number], scores[number])

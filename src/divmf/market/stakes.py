@@ -2,7 +2,7 @@
 
 The hits one expects of an item are what the user will yet meet, times the item's probability, which a model knows.
 Where what a user will meet grows with the past, as it does in life, the list of an active user is worth more, and that
-user's scores should give way to prices less: they are multiplied by ((n + 50)/mean)^power, n the user's interactions.
+user's scores should give way less: they are multiplied by ((n + 50)/mean)^power, n the user's interactions.
 The 50 keeps users with few, of whom little is known, from giving way almost for nothing.
 
 Whether it grows can be seen in what is held out for validation: with leave-one-out it is one item, whoever the user is,

@@ -44,9 +44,9 @@ class TrainConfig:
     accuracy: Literal["bpr", "softmax", "mse"] = Field(
         default="softmax", description="loss of the accuracy phase; bpr is the paper's"
     )
-    method: Literal["market", "divmf", "prices"] = Field(
+    method: Literal["market", "divmf"] = Field(
         default="market",
-        description="what makes the curve: the exposure market, the paper's diversity phase, or exposure prices",
+        description="what makes the curve: the exposure market, or the paper's diversity phase",
     )
     negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
     batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
@@ -111,7 +111,7 @@ class TrainConfig:
     diversity_epochs: int = Field(
         default=200,
         ge=0,
-        description="n_ep, epochs of the diversity phase: points of the curve (market and prices: at most)",
+        description="n_ep, epochs of the diversity phase: points of the curve (market: at most)",
     )
     delta: float = Field(
         default=1e-4,
@@ -140,7 +140,7 @@ class TrainConfig:
         description="market: what a showing counts; count: the same in every slot, attention: 1/log2(slot + 1)",
     )
     deepest: float = Field(
-        default=0.3, gt=0, le=1, description="the curve ends where so much validation nDCG is lost (market, prices)"
+        default=0.3, gt=0, le=1, description="the curve ends where so much validation nDCG is lost (market)"
     )
     schedule: Literal["sequential", "alternating", "joint"] = Field(
         default="sequential", description="Algorithm 1, epochs in turn, or every step on the sum of both losses (Q3)"

@@ -1,6 +1,6 @@
 """MF: a vector for each user and each item; a score is their dot product plus the item's bias."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
 
@@ -25,13 +25,11 @@ class MF:
     users   (n_users, dim)
     items   (n_items, dim)
     bias    (n_items,): zero in the paper's model
-    price   (n_items,): what an item costs where lists are chosen (see `divmf.market.prices`); none in most models
     """
 
     users: Tensor
     items: Tensor
     bias: Tensor
-    price: Tensor | None = None
 
     @classmethod
     def random(
@@ -67,34 +65,18 @@ class MF:
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters by name, as they are written to disk."""
-        own = {"users": self.users, "items": self.items, "bias": self.bias}
-        return own if self.price is None else own | {"price": self.price}
-
-    @property
-    def offset(self) -> Tensor:
-        """What is added to u·v_i where lists are chosen: b_i − p_i.  (n_items,)"""
-        return self.bias if self.price is None else self.bias - self.price
+        return {"users": self.users, "items": self.items, "bias": self.bias}
 
     def scores(self, rows: slice | Tensor) -> Tensor:
-        """What some users' lists are chosen by: r̂_ui − p_i, with r̂_ui = u·v_i + b_i.  (rows, n_items)"""
-        return torch.addmm(self.offset, self.users[rows], self.items.T)
-
-    def weighted(self, weights: Tensor) -> Self:
-        """The same lists without prices, but a user's scores weigh so much more against them.  weights: (n_users,)
-
-        A bias becomes one more dimension of the vectors, since it weighs as much as they do.
-        """
-        users, items, bias = self.users, self.items, self.bias
-        if bias.any():
-            users, items = torch.hstack([users, torch.ones_like(users[:, :1])]), torch.hstack([items, bias[:, None]])
-        return replace(self, users=users * weights[:, None], items=items, bias=torch.zeros_like(bias))
+        """r̂_ui = u·v_i + b_i of some users.  (rows, n_items)"""
+        return torch.addmm(self.bias, self.users[rows], self.items.T)
 
     def factors(self) -> tuple[Array, Array]:
-        """User and item vectors for any library that serves dot products: bias and price are one more dimension."""
+        """User and item vectors for any library that serves dot products: the bias is one more dimension."""
         users, items = self.users.detach().cpu().numpy(), self.items.detach().cpu().numpy()
         ones = np.ones((len(users), 1), dtype=users.dtype)
-        offset = self.offset.detach().cpu().numpy().astype(items.dtype)[:, None]
-        return np.hstack([users, ones]), np.hstack([items, offset])
+        bias = self.bias.detach().cpu().numpy().astype(items.dtype)[:, None]
+        return np.hstack([users, ones]), np.hstack([items, bias])
 
     def to(self, device: torch.device) -> Self:
         """The same parameters on a device; these themselves, where they are there."""

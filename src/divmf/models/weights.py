@@ -94,7 +94,7 @@ class Sizes(NamedTuple):
     def check(self, name: str, shape: tuple[int, ...]) -> None:
         """Refuse a table that has not a row for each user or item. Kernels take that for granted: they do not look."""
         parts = name.split(".")
-        of_users, of_items = "users" in parts, not {"items", "bias", "price", "discount"}.isdisjoint(parts)
+        of_users, of_items = "users" in parts, not {"items", "bias", "discount"}.isdisjoint(parts)
         if not shape or not (of_users or of_items):  # Adam's count of steps
             return
         whose, n_rows = ("users", self.users) if of_users else ("items", self.items)
@@ -157,12 +157,11 @@ def model_of(tensors: Mapping[str, Tensor], path: Path) -> MF:
     """The model that was read from a file, if its tables fit each other."""
     if missing := [name for name in ("users", "items", "bias") if name not in tensors]:
         raise damaged(path, f"it has no {missing[0]}")
-    model = MF(tensors["users"], tensors["items"], tensors["bias"], tensors.get("price"))
+    model = MF(tensors["users"], tensors["items"], tensors["bias"])
     if model.users.ndim != 2 or model.items.ndim != 2 or model.users.shape[1] != model.items.shape[1]:
         raise damaged(path, f"vectors of shapes {tuple(model.users.shape)} and {tuple(model.items.shape)}")
-    for name, table in (("bias", model.bias), ("price", model.price)):
-        if table is not None and table.shape != (model.n_items,):
-            raise damaged(path, f"{name} has shape {tuple(table.shape)}, the model {model.n_items:,} items")
+    if model.bias.shape != (model.n_items,):
+        raise damaged(path, f"bias has shape {tuple(model.bias.shape)}, the model {model.n_items:,} items")
     if largest := [
         name for name, t in tensors.items() if name in ("users", "items", "bias") and t.abs().max() > LARGEST
     ]:

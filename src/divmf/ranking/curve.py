@@ -11,7 +11,7 @@ import polars as pl
 from divmf.ranking.metrics import METRICS
 
 ACCURACY, DIVERSITY = "accuracy", "diversity"
-LARGEST_RHO = 1e9  # steps towards prices of larger ones do not come to an end
+LARGEST_RHO = 1e9  # beyond it scores are lost in rounding
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Point:
     phase         "accuracy", "diversity" or a reranker's name
     epoch         the number of the epoch within the run
     valid, test   metric names and values (see METRICS)
-    knob          the setting that made the point, where there is one: ρ of the market or of exposure prices
-    gap           how far the lists may be from the optimum: of the market, as a fraction of what they have gained over
-                  the model's own; of prices, in units of ρ per recommendation
+    knob          the setting that made the point, where there is one: ρ of the market
+    gap           how far the lists of the market may be from the optimum, as a fraction of what they have gained over
+                  the model's own
     """
 
     phase: str
@@ -122,7 +122,7 @@ class Curve:
 
     @property
     def has_rho(self) -> bool:
-        """Whether the points after the model's own are named by their ρ: those of the market and of prices."""
+        """Whether the points after the model's own are named by their ρ: those of the market."""
         return any(point.phase == DIVERSITY and point.knob is not None for point in self.points)
 
     def frontier(self, metric: str = "gini", part: str = "valid") -> "Curve":
@@ -250,15 +250,15 @@ class Curve:
 
     def nearest(self, rho: float) -> Point:
         """The point whose ρ is nearest; ρ = 0 is the model before diversifying."""
-        priced = [point for point in self.operating if point.phase == DIVERSITY and point.knob is not None]
-        if not priced or not 0 <= rho <= LARGEST_RHO:
+        along = [point for point in self.operating if point.phase == DIVERSITY and point.knob is not None]
+        if not along or not 0 <= rho <= LARGEST_RHO:
             why = (
                 "its points have none (--method divmf); name an epoch"
-                if not priced
+                if not along
                 else f"ρ is a number, 0 or more, up to {LARGEST_RHO:g}"
             )
             raise ValueError(f"rho={rho:g} cannot be chosen: {why}")
-        return self.base if rho == 0 else min(priced, key=lambda point: abs((point.knob or 0.0) - rho))
+        return self.base if rho == 0 else min(along, key=lambda point: abs((point.knob or 0.0) - rho))
 
     @property
     def knee(self) -> Point:

@@ -23,9 +23,7 @@ class DotProduct(Protocol):
     @property
     def items(self) -> Tensor: ...  # noqa: D102
     @property
-    def offset(self) -> Tensor: ...  # noqa: D102
-    @property
-    def price(self) -> Tensor | None: ...  # noqa: D102
+    def bias(self) -> Tensor: ...  # noqa: D102
 
 
 class Vectors(NamedTuple):
@@ -33,13 +31,11 @@ class Vectors(NamedTuple):
 
     users: Tensor
     items: Tensor
-    offset: Tensor
-    price: Tensor | None = None
+    bias: Tensor
 
 
 # a block of scores is made, read and forgotten: about the second-level caches of a few cores
 BLOCK_SCORES = 1 << 20
-SPARE = 8  # items looked at beyond the end of a list where the last digits decide
 
 
 def blocks(n_rows: int, n_columns: int, block_scores: int = BLOCK_SCORES) -> Iterator[slice]:
@@ -59,22 +55,13 @@ def recommend(model: DotProduct, seen: sparse.csr_array, k: int, rows: Array | N
 def recommend_each(
     model: DotProduct, seen: list[sparse.csr_array], k: int, rows: Array | None = None
 ) -> list[tuple[Array, Array]]:
-    """As `recommend`, once for each matrix of seen items, scoring only once; each must hold all of the one before.
-
-    Where items have prices, those decide who is in the list, and the scores without them in which order. At prices many
-    items stand close to the end of a list, so there the last digits are made to depend on nothing but the pair.
-    """
+    """As `recommend`, once for each matrix of seen items, scoring only once; each must hold all of the one before."""
     rows = np.arange(len(model.users)) if rows is None else rows
     on_cpu = model.users.device.type == "cpu" and model.users.dtype == torch.float32
-    width = min(k + SPARE, len(model.items)) if on_cpu and model.price is not None else k
-    shape = (len(rows), width)
+    shape = (len(rows), k)
     results = [(np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.float32)) for _ in seen]
     (top_by_kernel if on_cpu else top_by_blocks)(model, seen, rows, results)
-    if model.price is None:
-        return results
-    if on_cpu:
-        results = [decided(model, rows, items, k) for items, _ in results]
-    return [by_score(*found, model.price.cpu().numpy()) for found in results]
+    return results
 
 
 def top_by_blocks(
@@ -84,7 +71,7 @@ def top_by_blocks(
     for block in blocks(len(rows), len(model.items)):
         chosen = rows[block]
         vectors = model.users[torch.tensor(chosen, device=model.users.device)]
-        scores = vectors @ model.items.T + model.offset  # (block, n_items)
+        scores = vectors @ model.items.T + model.bias  # (block, n_items)
         for matrix, (items, kept) in zip(seen, results, strict=True):
             fill_seen(scores, chosen, matrix, -np.inf)
             best, best_scores = top(scores, kept.shape[1])
@@ -103,30 +90,10 @@ def top_by_kernel(
         tuple(matrix.indptr for matrix in seen), tuple(matrix.indices for matrix in seen), np.asarray(rows),
     )  # fmt: skip
     found = tuple(items for items, _ in results), tuple(scores for _, scores in results)
-    offset = model.offset.detach().numpy()
+    bias = model.bias.detach().numpy()
 
     def part(first: int, last: int) -> None:
         at_once = rows_at_once(last - first, len(model.items))
-        top_part(users, items_t, offset, *tables, first, last, at_once, *found)
+        top_part(users, items_t, bias, *tables, first, last, at_once, *found)
 
     in_parts(part, len(rows))
-
-
-def decided(model: DotProduct, rows: Array, found: Array, k: int) -> tuple[Array, Array]:
-    """The k best of the items found for some users, by scores that are added up one by one."""
-    from divmf.kernels.rows import decide_part
-
-    tables = (np.ascontiguousarray(table.detach().numpy()) for table in (model.users, model.items, model.offset))
-    items, scores = np.empty((len(rows), k), dtype=np.int32), np.empty((len(rows), k), dtype=np.float32)
-    users, vectors, offset = tables
-    in_parts(
-        lambda first, last: decide_part(users, vectors, offset, rows, found, first, last, items, scores), len(rows)
-    )
-    return items, scores
-
-
-def by_score(items: Array, scores: Array, price: Array) -> tuple[Array, Array]:
-    """Lists chosen after prices, in the order of their scores before prices."""
-    scores = np.where(items >= 0, scores + price[items], -np.inf).astype(np.float32)
-    best_first = np.argsort(-scores, axis=1, kind="stable")
-    return np.take_along_axis(items, best_first, axis=1), np.take_along_axis(scores, best_first, axis=1)

@@ -56,7 +56,7 @@ def bold_best(values: Sequence[Estimate], metric: str) -> list[Cell]:
 
 def q1_tables(answer: Answer) -> list[Table]:
     """Every method at every loss."""
-    names = [*VERSIONS, *answer.question.paper, "prices", *answer.question.others]
+    names = [*VERSIONS, *answer.question.paper, "market", *answer.question.others]
     return [loss_table(answer, metric, names) for metric in DIVERSITY]
 
 

@@ -9,7 +9,6 @@ from divmf.rerank import METHODS
 
 OWN = {
     "exposure market": "users take turns, and each takes the list that is best where showing what is rarely shown pays",
-    "prices": "each item has a price, which grows with how often it is shown; kept in the model, no reranking needed",
     "DivMF": "the paper’s method: goes on training until the lists spread over the catalogue",
 }
 

@@ -208,7 +208,7 @@ def q1_figures(answer: Answer, k: int) -> dict[str, Any]:
     """Figure 3: DivMF beside the paper's four; and beside the stronger ones."""
     from divmf.reports.paper_charts import best_point_chart
 
-    others = ["prices", *answer.question.others]
+    others = ["market", *answer.question.others]
     return {
         "q1-paper": best_point_chart(drawn(answer, [*VERSIONS, *answer.question.paper]), k),
         "q1-others": best_point_chart(drawn(answer, [*VERSIONS, *others]), k),

@@ -3,9 +3,8 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,11 +16,10 @@ from divmf.engine.arrays import Array
 from divmf.engine.clock import Clock
 from divmf.engine.device import device_of
 from divmf.kernels.market import ONE
-from divmf.market import bonus as market_bonus
 from divmf.market import solve as solving
+from divmf.market.bonus import Bonus
 from divmf.market.chosen import Chosen
 from divmf.market.columns import WIDTH, Finder, Held
-from divmf.market.prices import TOLERANCE, Bonus, Market, follow
 from divmf.market.stakes import stake_of, stakes_of
 from divmf.market.values import exposure_weights, slot_weights
 from divmf.models.config import TrainConfig
@@ -134,7 +132,7 @@ def sequential(training: Training) -> Iterator[Point]:
         yield training.epoch(ACCURACY)
     if config.method != "divmf":
         with training.clock.phase(config.method):
-            maker = maker_of(training.run, training.split, config, training.clock)
+            maker = Exchange(training.run, training.split, config, training.clock)
         yield from along_rho(training.run, config, training.points, maker, training.clock)
         return
     if not training.done(DIVERSITY):
@@ -147,24 +145,6 @@ def sequential(training: Training) -> Iterator[Point]:
 
 # ρ of the first point in spreads of a user's scores, and its growth from point to point
 FIRST_RHO, GROWTH = 0.02, 1.5
-
-
-class Maker(Protocol):
-    """Makes points of the curve for any ρ."""
-
-    spread: float
-
-    def point(self, rho: float, curve: Curve, before: Point) -> Point:
-        """Solve for ρ from the point before, measure it, keep it."""
-
-
-def maker_of(
-    run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, scorer: Scorer | None = None
-) -> Maker:
-    """What makes the points of a run that have a ρ."""
-    if config.method == "prices":
-        return Stall(run, split, config, clock)
-    return Exchange(run, split, config, clock, scorer)
 
 
 def fit_scores(run: Run, split: Split, config: TrainConfig, scorer: Scorer) -> Iterator[Point]:
@@ -181,8 +161,8 @@ def fit_scores(run: Run, split: Split, config: TrainConfig, scorer: Scorer) -> I
         yield from along_rho(run, config, points, maker, Clock())
 
 
-def along_rho(run: Run, config: TrainConfig, points: list[Point], maker: Maker, clock: Clock) -> Iterator[Point]:
-    """The market, or exposure prices, along increasing ρ, until so much accuracy is lost, or nothing changes any more.
+def along_rho(run: Run, config: TrainConfig, points: list[Point], maker: "Exchange", clock: Clock) -> Iterator[Point]:
+    """The market along increasing ρ, until so much accuracy is lost, or nothing changes any more.
 
     The path is the same whatever points were added beside it: each of its points is solved from the one before.
     """
@@ -211,16 +191,12 @@ GIVE_UP = 4  # ρ in a row, together almost threefold, that change nothing befor
 def end_of(path: Sequence[Point], floor: float, config: TrainConfig) -> str:
     """Why nothing worth having lies beyond these points: too much is lost, or larger ρ change nothing; else nothing.
 
-    At the far end exposure is nearly even and the lists stay as they were. Of prices, that counts where their steps no
-    longer converge: where users want much the same, no prices give an item to only some of them, but a larger ρ may.
+    At the far end exposure is nearly even and the lists stay as they were.
     """
     if path[-1].valid["ndcg"] < floor:
         return f"more than {config.deepest:.0%} of validation nDCG is lost"
     last = list(pairwise(path))[-GIVE_UP:]
-    same = [dict(point.valid) == dict(before.valid) for before, point in last]
-    if config.method == "prices":
-        same = [stays and (point.gap or 0.0) > TOLERANCE for stays, (_, point) in zip(same, last, strict=True)]
-    if sum(same) < GIVE_UP:
+    if sum(dict(point.valid) == dict(before.valid) for before, point in last) < GIVE_UP:
         return ""
     return f"larger ρ change nothing; Gini {path[-1].valid['gini']:.3f} is the lowest reached"
 
@@ -238,7 +214,7 @@ class Exchange:
         finder = Finder(scorer, Held.of(split), stakes_of(split.train.matrix, power), width)
         exposure, n_users = exposure_weights(config.k, config.exposure), comm.place(split.n_users).whole
         level = config.level * n_users * float(exposure.sum()) / ONE / split.n_items
-        bonus = market_bonus.Bonus(config.delta, level, config.steepness, n_users)
+        bonus = Bonus(config.delta, level, config.steepness, n_users)
         self.market = solving.Market(finder, slot_weights(config.k), exposure, bonus)
         self.spread = self.market.spread
 
@@ -278,40 +254,6 @@ def measure_lists(items: Array, split: Split, part: Interactions) -> Measures:
     return measure(lists, part.matrix, comm.total(split.train.popularity))
 
 
-class Stall:
-    """Where points of the prices are made: the market of a run's base model."""
-
-    def __init__(self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None) -> None:
-        self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
-        self.base = run.model(run.curve.base, Rows.of(split.n_users)).to(device_of(config.device))
-        power = stake_of(split) if config.stake is None else config.stake
-        self.market = Market(self.base, split.train.matrix, config.k, stakes_of(split.train.matrix, power))
-        even_share = config.k * self.market.n_users / split.n_items
-        self.bonus = Bonus(config.delta, config.level * even_share, config.steepness, self.market.n_users)
-        self.spread = self.market.spread
-
-    def point(self, rho: float, curve: Curve, before: Point) -> Point:
-        """Solve for ρ from the point before, measure it, keep it."""
-        began = time.perf_counter()
-        start = None if before.knob is None else self.run.standing(before, Rows.of(self.split.n_users))
-        with self.clock.phase("prices"):
-            found = follow(self.market, rho, self.bonus, start)
-        seconds = time.perf_counter() - began
-        price, scale = (torch.from_numpy(table).to(self.base.items.device) for table in found.at)
-        with self.clock.phase("validation metrics"):
-            valid, test = measure_both(replace(self.base.weighted(scale), price=price), self.split, self.config.k)
-        number = 1 + max((point.epoch for point in curve.points if point.phase == DIVERSITY), default=0)
-        point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=found.gap)
-        with self.clock.phase("writing"):
-            self.run.record_standing(point, price, scale)
-        log.info(
-            "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.4f from the optimum%s",
-            rho, valid["ndcg"], valid["coverage"], valid["gini"], found.gap,
-            "" if found.converged else f" (not converged in {found.iterations} steps)",
-        )  # fmt: skip
-        return point
-
-
 FINEST = 0.02  # how close neighbouring ρ may come, as a share of the larger one
 
 
@@ -323,14 +265,14 @@ def refine(
     ((name, value),) = [(name, value) for name, value in criterion.items() if value is not None] or [("", 0.0)]
     if config.method == "divmf" or name not in ("ndcg_drop", "gini", "coverage", "rho") or not run.curve.has_rho:
         return
-    maker: Maker | None = None
+    maker: Exchange | None = None
     with run.locked():
         while True:
             curve = run.curve
             between = float(value) if name == "rho" else rho_between(curve, name, float(value))
             if between is None or any(point.knob == between for point in curve.points) or between <= 0:
                 return
-            maker = maker or maker_of(run, split, config, clock, scorer)
+            maker = maker or Exchange(run, split, config, clock, scorer)
             smaller = [point for point in curve.operating if (point.knob or 0.0) < between]
             maker.point(between, curve, smaller[-1])
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 
 from divmf.engine.threads import PART_BYTES, PARTS, part_bounds, threads
 from divmf.kernels.rows import rows_at_once
-from divmf.market.columns import KINDS
-from divmf.market.columns import WIDTH as MARKET_WIDTH
-from divmf.market.prices import WIDTH, bins
+from divmf.market.columns import KINDS, WIDTH
 from divmf.models.config import TrainConfig
 from divmf.models.steps import batch_shape, is_large, n_steps_of
 
@@ -24,7 +22,7 @@ PAIR = 4 + 4 + 8  # user, item, time
 MATRIX = 4 + 4  # a pair in a sparse matrix: train, and train with validation
 STORED = 18  # a pair as the run folder has it, held beside the arrays made of it
 ID = 16  # an entry of an id table
-POINT_PASSES = 2  # passes over all scores that a point of the market or of the prices takes, about
+POINT_PASSES = 2  # passes over all scores that a point of the market takes, about
 POINT_TURNS = 40  # turns of everybody that a point of the market takes, about
 SAMPLED_LOSSES = ("bpr", "mse")
 
@@ -125,21 +123,15 @@ def accuracy_only(job: Job) -> Bytes:
 
 
 def curve_only(job: Job) -> Bytes:
-    """What a diversity epoch, or a point of the market or the prices, adds."""
+    """What a diversity epoch, or a point of the market, adds."""
     config = job.config
     if job.curve_phase == "market":
-        width = min(job.items, max(MARKET_WIDTH, 2 * config.k))
+        width = min(job.items, max(WIDTH, 2 * config.k))
         columns = (4 + 4 + 1) * (2 * width + len(KINDS) * config.k) + 16  # item, value, lists it may stand in; where
         own = (4 + 4 + 1) * 2 * width + 16  # those of the model's own lists are kept
         lists = 2 * 4 * len(KINDS) * config.k  # and those of the point before
         candidates = columns + own + lists + 16 + 4 * width + 4 * config.dim
         return {"candidates": candidates * job.own_users, "exposure": 16 * 8 * job.items, "scores": scores(job)}
-    if job.curve_phase == "prices":
-        width = min(job.items, config.k + WIDTH) + config.k
-        # candidates twice while they are found; scales and what is tried; the model again, for the market and scaled
-        candidates = 16 * width + 8 * config.k + 28 + 12 + 12 * config.dim
-        demand = 4 * (1 + 2 * bins()) * job.items * (2 + len(part_bounds(job.users)))
-        return {"candidates": candidates * job.own_users, "demand": demand, "scores": scores(job)}
     kept = min(job.items, config.k + (config.unmask if config.unmask_policy != "none" else 0))
     return {
         "items kept in T": (4 * kept + 12) * job.own_users,
@@ -179,9 +171,8 @@ def wire(job: Job) -> Bytes:
         found["accuracy"] = round(job.steps * (summed * 4 * job.config.dim * touched + others / job.processes * drawn))
     else:
         found["accuracy"] = round(summed * gradient)
-    visit = round(summed * (1 + 2 * bins()) * counts)
-    visits = {"prices": 20 * visit, "market": round(POINT_TURNS * summed * counts)}
-    found[job.curve_phase] = visits.get(job.curve_phase, round(summed * (gradient + counts)))
+    turns = POINT_TURNS * counts if job.curve_phase == "market" else gradient + counts
+    found[job.curve_phase] = round(summed * turns)
     return found
 
 

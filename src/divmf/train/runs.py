@@ -4,8 +4,8 @@ config.json            settings, seed, versions, fingerprint of the data
 ids.parquet            what the user and item numbers stand for
 interactions.parquet   the split, by number
 epochs.jsonl           a line an epoch: its point of the curve
-points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's discounts and lists (market), or its prices
-                       and scales of users; 000 is the model before diversifying
+points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's discounts and lists (market);
+                       000 is the model before diversifying
 points/adam.safetensors where the diversity phase begins with them: Adam's moments of that model
 tuned.json             settings chosen on validation, and what was tried
 state.safetensors      weights and optimiser after the last epoch, to resume from
@@ -18,11 +18,10 @@ import json
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 from torch import Tensor
@@ -33,7 +32,6 @@ from divmf.data.stored import read_split, write_split
 from divmf.engine import comm
 from divmf.engine.files import append_line, damaged, write_json, write_text
 from divmf.market.chosen import Chosen
-from divmf.market.prices import Standing
 from divmf.models.config import TrainConfig
 from divmf.models.mf import MF
 from divmf.models.scorer import Blocks, Factors, Scorer
@@ -53,10 +51,6 @@ from divmf.train.schema import CONFIG, POINT, TUNED, read_as, read_lines_as, who
 
 # a run may be taken up again with other values of these: they say how far it goes and where, not what it is
 EXTENDABLE = ("diversity_epochs", "device")
-# what runs did that were made before there was a choice
-BEFORE_CHOICES = {"method": "divmf", "stake": 0.0, "steepness": 1.0}
-# settings that are no more: a run made with them can be read, but not taken up again
-GONE = ("evenness",)
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
 OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
 
@@ -130,9 +124,9 @@ class Run:
     @property
     def config(self) -> TrainConfig:
         """The settings the run was made with."""
-        kept = BEFORE_CHOICES | read_as(self.config_file, CONFIG)["settings"]
+        kept = read_as(self.config_file, CONFIG)["settings"]
         try:
-            return TrainConfig(**{name: value for name, value in kept.items() if name not in GONE})
+            return TrainConfig(**kept)
         except ValidationError as error:
             problem = error.errors()[0]
             name = ".".join(map(str, problem["loc"])) or "settings"
@@ -182,11 +176,7 @@ class Run:
         """The model of a point of the curve that one may choose; rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None:
             return read_model(self.weights_file(point), rows, self.sizes)
-        if self.config.method == "market":
-            return read_model(self.base_file, rows, self.sizes)
-        base = read_model(self.base_file, rows, self.sizes)
-        at = self.standing(point, rows)
-        return replace(base.weighted(torch.from_numpy(at.scale)), price=torch.from_numpy(at.price))
+        return read_model(self.base_file, rows, self.sizes)
 
     @property
     def base_file(self) -> Path:
@@ -224,18 +214,6 @@ class Run:
     def record_chosen(self, point: Point, chosen: Chosen) -> None:
         """Keep a point of the market: all that it adds to the model before diversifying, and nothing resumes."""
         write_tensors(self.weights_file(point), chosen.tensors())
-        self.append(point)
-
-    def standing(self, point: Point, rows: Rows | None = None) -> Standing:
-        """The prices of a point, and how much the scores of users count against them; rows: of some users alone."""
-        kept = read_tensors(self.weights_file(point), rows, self.sizes)
-        if "users.scale" not in kept or "price" not in kept:
-            raise ValueError(f"{self.folder} was made by an earlier version, whose prices were others; train it again")
-        return Standing(kept["price"].numpy(), kept["users.scale"][:, 0].numpy())
-
-    def record_standing(self, point: Point, price: Tensor, scale: Tensor) -> None:
-        """Keep a point of the prices: all that it adds to the model before diversifying, and nothing resumes."""
-        write_tensors(self.weights_file(point), {"price": price, "users.scale": scale[:, None]})
         self.append(point)
 
     def append(self, point: Point) -> None:
@@ -297,7 +275,7 @@ class Run:
             raise damaged(
                 self.log_file, f"it has {len(lines)} epochs, {self.state_file.name} was written after {epochs}"
             )
-        kept = lines[:epochs] + [line for line in lines[epochs:] if is_price(line)]
+        kept = lines[:epochs] + [line for line in lines[epochs:] if is_market_point(line)]
         comm.meet()  # everybody has read it
         if len(lines) > len(kept):
             write_text(self.log_file, "".join(kept))
@@ -358,8 +336,8 @@ def check_moments(state: Mapping[str, Tensor], path: Path) -> None:
             raise damaged(path, f"{name} has shape {tuple(tensor.shape)}, its table {tuple(table.shape)}")
 
 
-def is_price(line: str) -> bool:
-    """Whether a line of the log is a whole point of the market or the prices, which needs no state to resume from."""
+def is_market_point(line: str) -> bool:
+    """Whether a line of the log is a whole point of the market, which needs no state to resume from."""
     try:
         return line.endswith("\n") and "knob" in json.loads(line)
     except json.JSONDecodeError:
@@ -369,7 +347,7 @@ def is_price(line: str) -> bool:
 def check_same(run: Run, asked: Mapping[str, Any]) -> None:
     """An existing run is taken up again only with the same data and settings."""
     there = read_as(run.config_file, CONFIG)
-    data, settings = there["data"], BEFORE_CHOICES | there["settings"]
+    data, settings = there["data"], there["settings"]
     if data["fingerprint"] != asked["data"]["fingerprint"]:
         raise ValueError(
             f"{run.folder} is a run of other data ({data['source'] or 'unnamed'}, {data['users']:,} users ×"

@@ -1,4 +1,4 @@
-"""Every reranker beside prices or DivMF, on the same MF model's lists, at matched nDCG loss.
+"""Every reranker beside the market or DivMF, on the same MF model's lists, at matched nDCG loss.
 
 The knob of each method is chosen on validation, separately for each metric and loss; what is reported is the test.
 """
@@ -48,7 +48,7 @@ def one_line(curve: Curve) -> Curve:
     return Curve((curve.base, *(point for point in curve.frontier("gini").points if point is not curve.base)))
 
 
-NAMES = {"market": "exposure market", "divmf": "DivMF", "prices": "prices"}
+NAMES = {"market": "exposure market", "divmf": "DivMF"}
 
 
 def rivals(
@@ -70,7 +70,7 @@ def rivals(
 
 
 def own_rival(run: Run, split: Split) -> Rival:
-    """The curve of a run; prices get points where the losses of interest are crossed, as the rerankers do."""
+    """The curve of a run; the market gets points where the losses of interest are crossed, as the rerankers do."""
     for loss in LOSSES:
         refine(run, split, run.config, ndcg_drop=loss)
     curve, k = run.curve, run.config.k

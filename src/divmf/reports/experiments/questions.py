@@ -46,7 +46,7 @@ def q1(curves: Curves, question: Question) -> list[Claim]:
 
     Of DivMF, the version that is better on validation.
     """
-    four, others = list(question.paper), ["prices", *question.others]
+    four, others = list(question.paper), ["market", *question.others]
     curves = dict(curves) | {"DivMF": curves[better_version(curves, question.losses)]}
     return [
         Claim(
