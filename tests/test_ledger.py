@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divmf.engine.arrays import Array
-from divmf.kernels.ledger import supply_at, worth_at
+from divmf.kernels.ledger import risen, supply_at, worth_at
 from divmf.market.bonus import Bonus
 from divmf.market.ledger import NO_LIMIT, Ledger, Terms
 from divmf.market.response import best_response
@@ -16,7 +16,7 @@ from divmf.market.values import slot_weights
 
 
 class Recipe:
-    """Dual mirror descent as it is written down: every discount moves at every request."""
+    """Dual mirror descent as it is written down: every discount moves at every request, by a table of bonuses."""
 
     def __init__(self, terms: Terms, discount: Array) -> None:
         self.terms, self.discount = terms, discount.astype(np.float64)
@@ -26,10 +26,15 @@ class Recipe:
     def count(self, items: Array) -> None:
         step = self.terms.step * self.terms.rho
         for item in range(len(self.discount)):
-            pace = np.sum(self.table > self.discount[item]) / self.terms.horizon
-            shown = 1 if item in items else 0
-            moved = self.discount[item] + step * pace - step * shown
-            self.discount[item] = min(max(moved, 0.0), self.table[0])
+            left, discount = 1.0, self.discount[item]
+            while left > 1e-15:
+                supply = int(np.sum(self.table > max(discount, 1e-6 * self.terms.rho) * (1 + 1e-12)))
+                if not supply:
+                    break
+                pace = step * supply / self.terms.horizon
+                until = min(left, (self.table[supply - 1] - discount) / pace)
+                discount, left = discount + until * pace, left - until
+            self.discount[item] = max(discount - step * (item in items), 0.0)
 
 
 def answered(ledger: Ledger, k: int, scores: Array) -> Array:
@@ -73,7 +78,7 @@ def test_a_discount_of_an_item_that_nobody_sees_rises_to_what_a_first_showing_is
 
 @given(
     level=st.floats(0.3, 500), delta=st.sampled_from([1e-4, 0.5]), steepness=st.sampled_from([1.0, 4.0, 16.0]),
-    worth=st.floats(1e-6, 12.0),
+    worth=st.floats(3e-6, 12.0),
 )  # fmt: skip
 def test_supply_counts_the_showings_worth_more_than_the_discount(
     level: float, delta: float, steepness: float, worth: float
@@ -85,6 +90,21 @@ def test_supply_counts_the_showings_worth_more_than_the_discount(
     near = np.min(np.abs(table - worth)) < 1e-9  # on the edge the last digit decides
     assert found == counted or (near and abs(found - counted) <= 1)
     assert worth_at(3.0, level, terms.pace) == pytest.approx(table[3], rel=1e-12, abs=1e-300)
+
+
+@given(
+    level=st.floats(0.3, 3000), start=st.floats(0, 2.0), cuts=st.lists(st.floats(0, 1), min_size=1, max_size=5),
+    requests=st.floats(0.1, 20_000), steepness=st.sampled_from([1.0, 16.0]),
+)  # fmt: skip
+def test_how_requests_are_cut_does_not_matter(
+    level: float, start: float, cuts: list[float], requests: float, steepness: float
+) -> None:
+    pace = Terms(rho=1.0, k=1, horizon=10_000, steepness=steepness).pace
+    discount, done = min(start, worth_at(0.0, level, pace)), 0.0
+    whole = risen(discount, requests, level, pace)
+    for cut in [*sorted(cuts), 1.0]:
+        discount, done = risen(discount, cut * requests - done, level, pace), cut * requests
+    assert discount == pytest.approx(whole, rel=1e-6, abs=1e-6)
 
 
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 3), n_out=st.integers(0, 3))
@@ -160,11 +180,14 @@ def test_horizons_are_counted_apart() -> None:
 def test_an_item_at_its_capacity_is_full() -> None:
     ledger = Ledger(Terms(rho=1.0, k=1, horizon=3), np.zeros(2))
     assert ledger.capacity.tolist() == [NO_LIMIT, NO_LIMIT]
-    ledger.capacity[1] = 2
+    ledger.set_capacity(1, 2)
     ledger.count(np.array([1]))
     assert ledger.full.tolist() == []
     ledger.count(np.array([1]))
     assert ledger.full.tolist() == [1]
+    assert ledger.blended(ledger.terms, np.zeros(2), np.array([1, 0]), 1.0).full.tolist() == [0]
+    ledger.set_capacity(1, None)
+    assert ledger.full.tolist() == []
 
 
 def test_new_items_enter_at_their_discount_and_the_even_share_shrinks() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from divmf.serve.store import Document, Event, Outcome, Showing, Snapshot, StoreDown, open_store
+from divmf.serve.store import Document, Event, Outcome, Showing, Snapshot, StoreDown
+from divmf.serve.stores import open_store
 from divmf.serve.writer import Writer
 
 
@@ -18,7 +19,7 @@ def test_what_was_written_is_there_when_the_store_is_opened_again(store_url: str
     store = open_store(store_url)
     store.write([
         showing("a", "ü'\";--", "<b>"), Event("ann", "a", "click", 2.0, "w"), Document("item", "a", '{"title": "A"}'),
-        Snapshot(b"\x00\xff", 1), showing("a", request="r1"),
+        Snapshot(b"\x00\xff"), showing("a", request="r1"),
     ])  # fmt: skip
     store.close()
     again = open_store(store_url)
@@ -26,7 +27,7 @@ def test_what_was_written_is_there_when_the_store_is_opened_again(store_url: str
     assert [row for _, row in again.events(0)] == [Event("ann", "a", "click", 2.0, "w")]
     assert [row for _, row in again.documents(0)] == [Document("item", "a", '{"title": "A"}')]
     assert again.counts() == {"a": 2, "ü'\";--": 1, "<b>": 1}
-    assert again.snapshot() == Snapshot(b"\x00\xff", 1)
+    assert again.snapshot() == Snapshot(b"\x00\xff", again.showings(0)[0][0])
     again.close()
 
 

@@ -12,6 +12,8 @@ from numba import njit
 from divmf.engine.arrays import Array
 
 MANY = 30.0  # beyond it, e^x − 1 is e^x to the last bit
+LEAST = 1e-6  # of ρ: a discount below counts as this one, for which there is still a number of showings
+FINE = 64  # showings up to twice of which are told apart one by one
 
 
 class Pace(NamedTuple):
@@ -41,28 +43,36 @@ def worth_at(shown: float, level: float, pace: Pace) -> Any:
 @njit(cache=True, nogil=True)
 def supply_at(discount: float, level: float, pace: Pace) -> Any:
     """How many showings within a horizon are worth more than the discount; no item is shown twice in a list."""
-    if discount <= 0:
-        return pace.horizon if level > 0 else 0.0
-    power = pace.steepness * discount / pace.rho
+    if level <= 0 or pace.rho <= 0:
+        return 0
+    power = pace.steepness * max(discount / pace.rho, LEAST)
     inverse = np.exp(-power) if power > MANY else 1 / np.expm1(power)
-    return min(max(np.ceil(level * inverse ** (1 / pace.steepness) - pace.delta), 0.0), pace.horizon)
+    found = np.ceil(level * inverse ** (1 / pace.steepness) - pace.delta)
+    return int(min(max(found, 0.0), pace.horizon))
 
 
 @njit(cache=True, nogil=True)
 def risen(discount: float, requests: float, level: float, pace: Pace) -> Any:
-    """A discount after some requests that did not show the item: at each, it rises by η · supply / horizon.
+    """A discount after some requests that did not show the item: with each, it rises by η · supply / horizon.
 
-    Between two showings the rise is the same at every request, so all of these are taken at once.
+    The rise is even until the discount reaches what one showing fewer is worth, so it is taken in pieces. Beyond FINE
+    showings, a piece is a 64th of them or less. How the requests are cut into calls does not matter.
     """
-    highest = worth_at(0.0, level, pace)
-    while requests > 0 and discount < highest:
-        supply = max(supply_at(discount, level, pace), 1.0)
-        rise = pace.step * supply / pace.horizon
-        alike = max(np.ceil((worth_at(supply - 1, level, pace) - discount) / rise), 1.0)
-        alike = min(alike, requests)
-        discount += alike * rise
-        requests -= alike
-    return min(discount, highest)
+    supply = supply_at(discount, level, pace)
+    while requests > 0 and supply > 0:
+        bits = 0
+        while supply >> bits >= 2 * FINE:
+            bits += 1
+        below = ((supply - 1) >> bits) << bits
+        rise = pace.step * (below + (1 << bits)) / pace.horizon
+        left = worth_at(below, level, pace) - discount
+        if left >= requests * rise:
+            return discount + requests * rise
+        if left > 0:
+            requests -= left / rise
+            discount += left
+        supply = below
+    return min(discount, worth_at(0.0, level, pace))
 
 
 @njit(cache=True, nogil=True)
@@ -81,17 +91,3 @@ def settle_range(first: int, last: int, now: float, levels: Array, pace: Pace, d
         if settled[item] < now:
             discount[item] = risen(discount[item], now - settled[item], levels[item], pace)
             settled[item] = now
-
-
-@njit(cache=True, nogil=True)
-def count_showing(
-    items: Array, exposure: Array, now: float, took: float, levels: Array, pace: Pace, discount: Array, settled: Array
-) -> None:
-    """A request that showed these items: each pays for its slot, d ← clip(d + rise − η·e_r), at the time now + took."""
-    for r in range(len(items)):
-        item = items[r]
-        before = risen(discount[item], now - settled[item], levels[item], pace)
-        supply = supply_at(before, levels[item], pace)
-        moved = before + pace.step * (took * supply / pace.horizon - exposure[r])
-        discount[item] = min(max(moved, 0.0), worth_at(0.0, levels[item], pace))
-        settled[item] = now + took

@@ -3,10 +3,10 @@
     max  Σ_t a_t Σ_r w_r v_t,r + ρ Σ_i B_i(f_i)   over the requests t of a horizon, as they come
 
 is solved by dual mirror descent (Balseiro, Lu, Mirrokni 2020): a list is the best response at the present discounts
-(`divmf.market.response`); then every discount rises by η times the pace at which the item should be shown, the number
-of showings whose bonus exceeds the discount over the requests of the horizon, and falls by η for each showing. It stays
-between 0 and ρ·b(0). A request touches the items it shows and a few others: what is the same at every request is made
-up for later (`divmf.kernels.ledger`).
+(`divmf.market.response`); every discount rises by η times the pace at which the item should be shown, the number of
+showings whose bonus exceeds the discount over the requests of the horizon, and falls by η for each showing. It stays
+between 0 and ρ·b(0). A request touches the items it shows and a few others: the rise of the rest is made up for later,
+exactly (`divmf.kernels.ledger`).
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from divmf.engine.arrays import Array
-from divmf.kernels.ledger import Pace, count_showing, settle, settle_range, worth_at
+from divmf.kernels.ledger import Pace, settle, settle_range, worth_at
 from divmf.kernels.market import ONE
 from divmf.market.values import exposure_weights
 
@@ -82,6 +82,7 @@ class Ledger:
         self.settled, self.shares = np.zeros(n_items), np.ones(n_items)
         self.shown, self.present, self.past = (np.zeros(n_items, dtype=np.int64) for _ in range(3))
         self.capacity = np.full(n_items, NO_LIMIT, dtype=np.int64)
+        self._limited = np.zeros(0, dtype=np.int64)
         self.requests, self.clock, self._cursor = 0, 0.0, 0
         self._exposures: dict[int, Array] = {}
         self._usual = float(self.exposures(terms.k).sum())
@@ -123,23 +124,19 @@ class Ledger:
         """A page with these items, in order, was shown."""
         exposure = self.exposures(len(items))
         took = float(exposure.sum()) / self._usual
-        if self.pace.rho:
-            count_showing(items, exposure, self.clock, took, self.levels, self.pace, self.discount, self.settled)
+        self.clock += took
+        self.discount[items] = np.maximum(self.at(items) - self.pace.step * exposure, 0.0)
         self.shown[items] += 1
         self.present[items] += 1
         self.requests += 1
-        self.clock += took
         if self.requests % self.terms.horizon == 0:
             self.past, self.present = self.present, np.zeros(self.n_items, dtype=np.int64)
-        if self.pace.rho:
-            self._settle_some()
+        self._settle_some()
 
     def uncount(self, items: Array) -> None:
         """A page that was counted was not shown after all; the time it took stays."""
-        if self.pace.rho:
-            self.at(items)
-            self.discount[items] += self.pace.step * self.exposures(len(items))
-            self._clip(items)
+        self.discount[items] = self.at(items) + self.pace.step * self.exposures(len(items))
+        self._clip(items)
         self.shown[items] -= 1
         self.present[items] = np.maximum(self.present[items] - 1, 0)
         self.requests -= 1
@@ -153,7 +150,19 @@ class Ledger:
     @property
     def full(self) -> Array:
         """The items that may not be shown any more."""
-        return np.flatnonzero(self.shown >= self.capacity)
+        limited = self._limited
+        return limited[self.shown[limited] >= self.capacity[limited]]
+
+    def set_capacity(self, item: int, capacity: int | None) -> None:
+        """Let an item be in so many lists at the most, counted since the ledger began; None: in any number."""
+        self.capacity[item] = NO_LIMIT if capacity is None else capacity
+        self._limited = np.flatnonzero(self.capacity < NO_LIMIT)
+
+    def set_full(self, item: int) -> None:
+        """An item was found to be at its capacity, as others have shown it, or given it a lower one."""
+        if self.capacity[item] == NO_LIMIT:
+            self.set_capacity(item, int(self.shown[item]))
+        self.shown[item] = max(self.shown[item], self.capacity[item])
 
     @property
     def drift(self) -> float:
@@ -208,6 +217,7 @@ class Ledger:
             made.discount[numbers[there]] = weight * discount[numbers[there]] + (1 - weight) * own
         for name in ("shares", "shown", "present", "past", "capacity"):
             getattr(made, name)[numbers[there]] = getattr(self, name)[there]
+        made._limited = np.flatnonzero(made.capacity < NO_LIMIT)
         made.requests, made.clock = self.requests, self.clock
         made.settled[:] = made.clock
         made._relevel()

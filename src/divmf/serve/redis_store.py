@@ -48,6 +48,10 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('ZADD', KEYS[2], number, ARGV[1])
 return {number, 0}
 """
+KEEP = """
+redis.call('HSET', KEYS[1], 'data', ARGV[1], 'showing', redis.call('GET', KEYS[2] .. ':number') or '0')
+return {0, 0}
+"""
 
 
 class RedisStore:
@@ -113,7 +117,7 @@ class RedisStore:
             values = [json.dumps([entry.kind, entry.name]), row, capacity, entry.name]
             self._scripts["describe"](keys, values, client=batch)
         else:
-            batch.hset(self._key("snapshot"), mapping={"data": entry.data, "showing": entry.showing})
+            self._scripts["keep"]([self._key("snapshot"), self._key("showings")], [entry.data], client=batch)
 
     def _read(self, command: str, *arguments: Any, **options: Any) -> Any:
         try:
@@ -161,12 +165,10 @@ class RedisStore:
         self._database.close()
 
 
-SCRIPTS = {"show": SHOW, "meet": MEET, "describe": DESCRIBE}
+SCRIPTS = {"show": SHOW, "meet": MEET, "describe": DESCRIBE, "keep": KEEP}
 
 
 def outcome(answer: Any) -> Outcome:
     """What a script says became of an entry."""
-    if not isinstance(answer, list):
-        return Outcome()
     number, repeated, *full = answer
     return Outcome(int(number), tuple(item.decode() for item in full), bool(repeated))

@@ -43,7 +43,8 @@ INSERT INTO divmf_exposure (item, shown, capacity) VALUES (?, 0, ?)
 ON CONFLICT (item) DO UPDATE SET capacity = excluded.capacity
 """
 KEEP = """
-INSERT INTO divmf_snapshots (name, showing, data) VALUES ('ledger', ?, ?)
+INSERT INTO divmf_snapshots (name, showing, data)
+VALUES ('ledger', (SELECT COALESCE(MAX(seq), 0) FROM divmf_showings), ?)
 ON CONFLICT (name) DO UPDATE SET showing = excluded.showing, data = excluded.data
 """
 
@@ -153,8 +154,8 @@ class SqlStore:
                 self._run(database, LIMIT, (entry.name, limit))
             values = (entry.kind, entry.name, entry.text, entry.capacity)
             return Outcome(self._run(database, DESCRIBE, values).fetchone()[0])
-        self._run(database, KEEP, (entry.showing, entry.data))
-        return Outcome(entry.showing)
+        self._run(database, KEEP, (entry.data,))
+        return Outcome()
 
     def _show(self, database: Any, showing: Showing) -> Outcome:
         """One row and the counts of its items; nothing at all if one of them is full."""

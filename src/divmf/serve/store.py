@@ -1,16 +1,12 @@
 """Where showings, events and items are kept: what was acknowledged is there after any crash.
 
 A store is written by one call, `write`, all or nothing, and read by what comes after a sequence number, so that several
-workers follow each other. There are three: SQLite on one host, PostgreSQL and Redis for several.
+workers follow each other. There are three (`divmf.serve.stores`): SQLite on one host, PostgreSQL and Redis for several.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
-from urllib.parse import urlsplit
-
-from divmf.engine.masking import masked
 
 
 @dataclass(frozen=True)
@@ -54,10 +50,10 @@ class Document:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The ledger as it was after a sequence number."""
+    """The ledger as it was; showing: the number of the last showing when it was written, which the store sets."""
 
     data: bytes
-    showing: int
+    showing: int = 0
 
 
 Entry = Showing | Event | Document | Snapshot
@@ -103,37 +99,3 @@ class Store(Protocol):
 
 class StoreDown(RuntimeError):
     """The store did not take what was written, or could not be read; nothing was acknowledged."""
-
-
-def open_store(url: str) -> Store:
-    """The store that a URL names: sqlite:///live.sqlite, postgresql://host/database, redis://host:6379/0."""
-    scheme = urlsplit(url).scheme
-    if scheme == "sqlite":
-        from divmf.serve.sql import sqlite_store
-
-        return sqlite_store(url)
-    if scheme in ("postgresql", "postgres"):
-        with needing("psycopg", "postgresql"):
-            from divmf.serve.sql import postgresql_store
-
-            return postgresql_store(url)
-    if scheme in ("redis", "rediss", "unix"):
-        with needing("redis", "redis"):
-            from divmf.serve.redis_store import RedisStore
-
-            return RedisStore(url)
-    raise ValueError(
-        f"store={masked(url)!r} is not understood; write sqlite:///live.sqlite, postgresql://host/database or"
-        " redis://host:6379/0"
-    )
-
-
-@contextmanager
-def needing(module: str, extra: str) -> Iterator[None]:
-    """Turn the absence of an optional library into an error that says how to install it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != module:
-            raise
-        raise ImportError(f"this needs {module}: pip install 'divmf[{extra}]'") from error

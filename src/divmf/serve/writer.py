@@ -37,6 +37,11 @@ class Writer:
         return done
 
     @property
+    def closed(self) -> bool:
+        """Whether nothing more is taken."""
+        return self._closed
+
+    @property
     def waiting(self) -> int:
         """How many writes wait."""
         return self._queue.qsize()
