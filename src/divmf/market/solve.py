@@ -4,7 +4,7 @@
 
 v is the value of an item to a user, w_r the weight of slot r, f_i the exposure of item i. With everybody else's lists
 fixed, item i adds ρ·b(f_i without this user's), so a user's best list is found exactly by a small dynamic programme
-(`divmf.kernels.market`), and the objective only rises. How far it may be from the best there is: `divmf.market.certificate`.
+(`divmf.kernels.market`), and the objective only rises. `divmf.market.certificate` says how far it may be from the best.
 """
 
 from dataclasses import dataclass
