@@ -12,7 +12,7 @@ from typing import IO, Any, Literal, overload
 import polars as pl
 
 from divmf.data.ids import as_ids
-from divmf.engine.files import replacing
+from divmf.engine.files import naming, replacing
 from divmf.engine.forked import check_not_forked
 
 log = logging.getLogger(__name__)
@@ -149,11 +149,9 @@ def read_catalog(path: str | Path) -> tuple[pl.Series, dict[Any, str]]:
     """All items there are and, where there is a column for it, what people call them: ids, titles by id."""
     path = Path(path)
     is_dat = path.is_file() and path.suffix.lower() == ".dat"
-    try:
+    with naming(path):
         table = movielens_titles(path.read_bytes()) if is_dat else read_table(path)
         ids = as_ids(table[find_column(table, "item")], "item_id")
-    except ValueError as error:
-        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
     title = find_column(table, "title", required=False)
     if title is not None and (table[title].dtype.is_nested() or table[title].dtype == pl.Binary):
         raise ValueError(f"{path}: column {title!r} holds {table[title].dtype}; titles must be text")

@@ -4,6 +4,7 @@ import ctypes
 import glob
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -105,6 +106,22 @@ def naming_output(path: Path) -> Iterator[None]:
         if type(error).__module__.partition(".")[0] not in ("polars", "pyo3_runtime", "safetensors_rust"):
             raise
         raise unwritten(path, reason_of(error)) from error
+
+
+@contextmanager
+def naming(path: str | Path | None) -> Iterator[None]:
+    """Errors about what a file holds begin with its name, unless they name it already."""
+    try:
+        yield
+    except ValueError as error:
+        if path is None or names(str(error), str(path)):
+            raise
+        raise ValueError(f"{path}: {error}") from error
+
+
+def names(text: str, path: str) -> bool:
+    """Whether a text names a path, not only holds its letters: `.` ends a sentence as a rule."""
+    return re.search(rf"(?<![\w./-]){re.escape(path)}(?![\w-]|\.\w)", text) is not None
 
 
 def unwritten(path: Path, reason: str) -> OSError:
