@@ -614,5 +614,5 @@ def test_settings_that_do_not_go_together_are_one_sentence(divmf: Any, tmp_path:
     # it said "=ArgsKwargs((), {…}) is not possible: it the joint schedule is the paper's"
     done = divmf("train", "synthetic:60x40x900", "-o", tmp_path / "run", "--schedule", "joint")
     assert done.code == 2
-    assert done.err.startswith("divmf: the joint schedule is the paper's; set ")
+    assert done.err.startswith("divmf: the joint schedule is the paper's; ")
     assert not (tmp_path / "run").exists()

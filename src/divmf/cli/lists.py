@@ -75,11 +75,11 @@ def evaluate(
 ) -> None:
     """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalogue, with 95% intervals."""
     from divmf.data.interactions import Interactions
-    from divmf.data.tables import read_table
+    from divmf.data.tables import read_catalog
     from divmf.ranking.lists import TopK, popularity_of
     from divmf.ranking.metrics import METRICS, estimate
 
-    given, held_out = TopK.read(lists, read_table(catalog)), Interactions.read(test)
+    given, held_out = TopK.read(lists, read_catalog(catalog)[0]), Interactions.read(test)
     with naming(test):
         measured = given.for_users_of(held_out)
         truth = measured.matrix_of(held_out)

@@ -61,7 +61,7 @@ def rerank(
     from divmf.data.ids import numbers_of
     from divmf.data.interactions import Interactions
     from divmf.data.outputs import LISTS, protect
-    from divmf.data.tables import check_writable, read_table, write_table
+    from divmf.data.tables import check_writable, read_catalog, write_table
     from divmf.ranking.lists import TopK
     from divmf.ranking.metrics import coverage, entropy, gini
     from divmf.rerank import find_method, parse_settings
@@ -70,7 +70,7 @@ def rerank(
     given = parse_settings(chosen.function, settings_given or [])
     check_writable(output)
     protect(output, [lists, train, catalog], LISTS)
-    wide = TopK.read(lists, None if catalog is None else read_table(catalog))
+    wide = TopK.read(lists, None if catalog is None else read_catalog(catalog)[0])
     met = None if train is None else Interactions.read(train)
     if met is not None:
         with naming(train):  # ids of another type are refused whether the method looks at them or not

@@ -185,7 +185,7 @@ def read_raw(path: Path, row: Dataset) -> Interactions:
         zipfile.BadZipFile,
         pl.exceptions.PolarsError,
     ) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error).strip('"')
         raise ValueError(
             f"{path} is not the {row.title} file it should be: {reason}; remove it and get it again from {row.page}"
         ) from error
