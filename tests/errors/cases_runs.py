@@ -66,6 +66,9 @@ RUNS = [
     Case("no ids", LISTS.format("run"), gone("run/ids.parquet"), "run/ids.parquet"),
     Case("a run taken up with other settings", "divmf train synthetic:60x40x900 -o run --k 7 -q", names="run"),
     Case("a run taken up with other data", "divmf train synthetic:60x40x900:5 -o run -q", names="run"),
+    Case("a run made again in its own folder", "divmf rerun run -o run", names="run"),
+    Case("a run of no epoch made again", "divmf rerun run", raw(POINTS, b""), "run"),
+    Case("a folder made again that is no run", "divmf rerun data", names="data"),
     Case("a run in a folder of other things", "divmf train events.csv -o data -q",
          text("data/mine.txt", "mine"), "data"),
 ]  # fmt: skip
