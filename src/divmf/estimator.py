@@ -288,7 +288,9 @@ def load(folder: str | Path) -> Recommender:
         run = Run.open(folder)
         split = run.split
         return Recommender.at(run, run.picked, split)
-    raise ValueError(f"{folder} is neither a saved model nor a run folder")
+    raise ValueError(
+        f"{folder} is neither a saved model nor a run folder; make one with `divmf train DATA -o {folder}`"
+    )
 
 
 def diversify(
@@ -344,7 +346,7 @@ def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings
     """The market on the scores of any model."""
     if not hasattr(scorer, "scores"):
         if not callable(scorer):
-            raise ValueError(f"a {type(scorer).__name__} does not score; give a Scorer, or a function of user numbers")
+            raise ValueError(f"{scorer!r:.100} does not score; give a Scorer, or a function of user numbers")
         scorer = Blocks(scorer, split.n_users, split.n_items)
     if (there := (scorer.n_users, scorer.n_items)) != (split.n_users, split.n_items):
         raise ValueError(

@@ -11,8 +11,9 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out, hushed, strict
-from divmf.cli.inputs import check_output, naming, positive_share
+from divmf.cli.inputs import check_output, positive_share
 from divmf.cli.options import command
+from divmf.engine.files import naming
 
 log = logging.getLogger(__name__)
 

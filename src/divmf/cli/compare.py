@@ -38,7 +38,7 @@ def compare(
     """
     from divmf.data.outputs import protect
     from divmf.data.tables import read_catalog
-    from divmf.reports.experiments.compare import matched, rivals
+    from divmf.reports.experiments.compare import matched, names_of, rivals
     from divmf.rerank import METHODS, find_method
     from divmf.train.runs import Run
 
@@ -53,6 +53,7 @@ def compare(
     split, others = opened.split, [Run.open(other) for other in also or []]
     for other in others:
         opened.check_same_data(other)
+    names_of([opened, *others])  # refuses one given twice before anything is made
     output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     found: list[Any] = []

@@ -9,8 +9,9 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, wanted_items
-from divmf.cli.inputs import naming, read_users
+from divmf.cli.inputs import read_users
 from divmf.cli.options import command
+from divmf.engine.files import naming
 
 log = logging.getLogger(__name__)
 ENDS = 5  # groups shown of those with the most and with the least
@@ -75,7 +76,7 @@ def evaluate(
     test: Annotated[Path, typer.Option(help="What the users really met: user_id, item_id.")],
     catalog: Annotated[Path, typer.Option(help="All items there are: a file with an item column.")],
     k: Annotated[
-        int | None, typer.Option(help="Length of the lists to measure; as long as they are, if not given.")
+        int | None, typer.Option("--k", "-k", help="Length of the lists to measure; as long as they are, if not given.")
     ] = None,
     train: Annotated[Path | None, typer.Option(help="Training interactions: adds the popularity metrics.")] = None,
     resamples: Annotated[int, typer.Option(max=100_000, help="Bootstrap resamples for the 95% intervals.")] = 200,

@@ -100,6 +100,8 @@ def one_line(error: ValidationError) -> str:
     problem = error.errors()[0]
     name = ".".join(str(part) for part in problem["loc"])
     rule = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if not name:  # settings that do not go together: the rule says all
+        return rule
     return f"{name}={problem['input']!r} is not possible: it {rule}"
 
 

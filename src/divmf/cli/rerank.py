@@ -8,8 +8,9 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, wanted_items
-from divmf.cli.inputs import naming, positive_share
+from divmf.cli.inputs import positive_share
 from divmf.cli.options import command
+from divmf.engine.files import naming
 
 
 @command(app, "rerank")
@@ -23,7 +24,7 @@ def rerank(
         str | None, typer.Option(help="The reranker, market if none is named; `divmf rerank --list` shows them.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the lists of k go.")] = None,
-    k: Annotated[int, typer.Option(help="Items per list.")] = 5,
+    k: Annotated[int, typer.Option("--k", "-k", help="Items per list.")] = 5,
     train: Annotated[Path | None, typer.Option(help="Training interactions, for the methods that use them.")] = None,
     run: Annotated[
         Path | None,

@@ -10,6 +10,7 @@ from divmf.cli.console import Out
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split, positive_share
 from divmf.cli.options import command
 from divmf.engine.clock import Clock
+from divmf.engine.files import naming
 from divmf.engine.masking import masked
 from divmf.models.config import TrainConfig
 
@@ -64,6 +65,8 @@ def train(
         raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
     if split_column is not None and hold_out:
         raise ValueError("--hold-out and --split-column do not go together: a given split is taken as it is")
+    if split_column is not None and (user or item or time or query):
+        raise ValueError("--split-column takes files with the usual names of columns; leave --user, --item, --time out")
     columns = Columns(user, item, time, query, split_column, held_share(hold_out))
     split = load_split(out, data, k_core, config.seed, columns, clock)
     run = train_run(out, output, split, config, masked(data), clock)
@@ -122,7 +125,8 @@ def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: s
         from divmf.train.fitting import check_fits, fit
         from divmf.train.runs import Run
 
-    check_fits(split, config)
+    with naming(source):
+        check_fits(split, config)
     with clock.phase("writing"):
         run = Run.start(output, split, config, source)
     if done := len(run.curve):

@@ -19,6 +19,7 @@ from divmf.data.tables import at_least, find_column, read_table, to_polars
 from divmf.data.times import as_times
 from divmf.engine import comm
 from divmf.engine.arrays import Array
+from divmf.engine.files import naming
 
 if TYPE_CHECKING:
     from divmf.data.split import Split
@@ -94,15 +95,13 @@ class Interactions:
         cls, path: str | Path, columns: tuple[str | None, str | None, str | None],
         rated: tuple[str | None, float] | None, whole: bool,
     ) -> Self:  # fmt: skip
-        try:
+        with naming(path):
             parts = parquet_parts(path)
             if parts is None:
                 rating, lowest = rated or (None, None)
                 return cls.from_frame(read_table(path), *columns, lowest, rating)
             rows = read_rows(parts, *columns, whole, rated)
             return cls.from_rows(rows) if rows.whole else cls.from_rows(rows).standing()
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
 
     @classmethod
     def from_frame(

@@ -22,6 +22,7 @@ from divmf.data.order import blocks_of_users
 from divmf.data.tables import find_column, read_table, to_polars, write_table
 from divmf.data.times import as_moment
 from divmf.engine.arrays import Array
+from divmf.engine.files import naming
 from divmf.engine.threads import range_of
 
 log = logging.getLogger(__name__)
@@ -123,10 +124,8 @@ class Split:
     @classmethod
     def read(cls, path: str | Path, column: str = "split", seed: int = 0) -> Self:
         """Read a file that already carries its split in a column."""
-        try:
+        with naming(path):
             return cls.from_frame(read_table(path), column, seed)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
 
     def write(self, folder: str | Path) -> None:
         """Write train, valid, test and catalog as parquet files with the original ids."""

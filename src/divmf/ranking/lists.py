@@ -14,6 +14,7 @@ from divmf.data.ids import as_ids, id_table, numbers_of, same_ids
 from divmf.data.interactions import Interactions
 from divmf.data.tables import find_column, read_table, to_polars
 from divmf.engine.arrays import Array
+from divmf.engine.files import naming
 from divmf.kernels.counts import mark
 
 
@@ -132,10 +133,8 @@ class TopK:
     @classmethod
     def read(cls, path: str | Path, catalog: Any = None) -> Self:
         """Read lists from a CSV, TSV, parquet or JSON-lines file."""
-        try:
+        with naming(path):
             return cls.from_frame(read_table(path), catalog)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
 
     def __len__(self) -> int:
         return len(self.items)

@@ -300,7 +300,7 @@ def on_split(lists: TopK, split: Split, part: str) -> tuple[TopK, sparse.csr_arr
 def with_intervals(tally: Tally, minus: Tally | None, resamples: int, seed: int) -> dict[str, Estimate]:
     """The metrics of a tally, or their differences from another's, with the intervals of `estimate`."""
     if resamples < 2:
-        raise ValueError(f"resamples={resamples} gives no standard error; choose 2 or more, or use measure()")
+        raise ValueError(f"resamples={resamples} gives no standard error; choose 2 or more")
 
     def measures(weights: Array) -> Measures:
         values = tally.measures(weights)

@@ -24,7 +24,7 @@ def method_table(names: Sequence[str]) -> Table:
 def in_short(name: str) -> str:
     """What a method does in plain words: the first line of its module, which is written for that."""
     if name not in METHODS:
-        return OWN[name]
+        return OWN[name.partition(" (")[0]]  # without the folder, by which runs of one method are told apart
     first = (getmodule(METHODS[name].function).__doc__ or "").splitlines()[0]
     return first.partition(": ")[2].removeprefix("the baseline that ").rstrip(".")
 

@@ -60,16 +60,30 @@ def rivals(
     """
     for other in also:
         run.check_same_data(other)
+    called = names_of([run, *also])
     split, config, curve = run.split, run.config, run.curve
     base = Recommender.at(run, curve.base, split)
-    for each in (run, *also):
-        yield own_rival(each, split)
+    for name, each in zip(called, (run, *also), strict=True):
+        yield own_rival(each, split, name)
     candidates, lowest = base.lists(min(width, split.n_items), seen="train"), lowest_of_parts(base.weights, split)
     for name in METHODS if methods is None else methods:
         yield rival_of(METHODS[name], candidates, split, config.k, seed, lowest)
 
 
-def own_rival(run: Run, split: Split) -> Rival:
+def names_of(runs: Sequence[Run]) -> list[str]:
+    """What runs are called beside each other: by their method, and by their folder too where methods are the same."""
+    folders = [run.folder.resolve() for run in runs]
+    if twice := [run.folder for number, run in enumerate(runs) if folders[number] in folders[:number]]:
+        raise ValueError(f"{twice[0]} is given twice; name each run once")
+    methods = [NAMES[run.config.method] for run in runs]
+    short = len({folder.name for folder in folders}) == len(folders)
+    return [
+        method if methods.count(method) == 1 else f"{method} ({folder.name if short else folder})"
+        for method, folder in zip(methods, folders, strict=True)
+    ]
+
+
+def own_rival(run: Run, split: Split, name: str) -> Rival:
     """The curve of a run; the market gets points where the losses of interest are crossed, as the rerankers do."""
     for loss in LOSSES:
         refine(run, split, run.config, ndcg_drop=loss)
@@ -79,7 +93,7 @@ def own_rival(run: Run, split: Split) -> Rival:
     def lists(point: Point) -> TopK:
         return Recommender.at(run, point, split).lists(k)
 
-    return Rival(NAMES[run.config.method], Curve(curve.operating), lists, spent)
+    return Rival(name, Curve(curve.operating), lists, spent)
 
 
 def rival_of(
