@@ -38,7 +38,7 @@ def audit(
     train: Annotated[
         Path | None, typer.Option(help="What the recommender learnt from: popularity is counted there.")
     ] = None,
-    replace: Annotated[str, typer.Option(help="Share of the shown places a reranker may replace.")] = "20%",
+    replace: Annotated[str, typer.Option(help="Share of the shown slots a reranker may replace.")] = "20%",
     budget: Annotated[float, typer.Option(min=0, help="Seconds for all rerankers together; 0 tries none.")] = 25,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap and of the methods that draw.")] = 0,
 ) -> None:  # fmt: skip
@@ -94,7 +94,7 @@ def read_subject(lists: Path, item_ids: pl.Series, k: int | None, train: Path | 
     with naming(test):
         _ = subject.truth
     if subject.without_list:
-        log.warning("%s people of %s have no list; they count as misses", f"{subject.without_list:,}", test)
+        log.warning("%s users of %s have no list; they count as misses", f"{subject.without_list:,}", test)
     return subject
 
 
@@ -154,7 +154,7 @@ def write_all(found: Any, output: Path) -> dict[str, Any]:
     size = f"{len(subject.lists):,} lists, of which the first {subject.k} were shown, {subject.lists.n_items:,} items."
     command_line = shlex.join(["divmf", *sys.argv[1:]])
     write_page(
-        output, "What the recommendations do to the catalogue", sections(found, charts), made_by(command_line), size
+        output, "What the recommendations do to the catalog", sections(found, charts), made_by(command_line), size
     )
     return document
 
@@ -164,14 +164,15 @@ def say(out: Out, found: Any, output: Path) -> None:
     subject, names = found.subject, ("coverage", "entropy", "gini", "head_share", "kept")
     rows = [["shown now", *(subject.own[name] for name in names)]]
     rows += [[trial.method, *(trial.picked.test[name] for name in names)] for trial in found.by_evenness]
-    columns = ["", "coverage", "entropy", "gini", "head share", "places kept"]
+    columns = ["", "coverage", "entropy", "gini", "head share", "slots kept"]
     if found.losses:
         columns.append("nDCG change")
         rows[0].append("")
         for row, trial in zip(rows[1:], found.by_evenness, strict=True):
             loss = found.losses[trial.method]
             row.append(f"{float(loss):+.4f} ({loss.low:+.4f} … {loss.high:+.4f})")
-    out.table(f"{len(subject.lists):,} lists, k = {subject.k}, {subject.lists.n_items:,} items", columns, rows)
+    size = f"{len(subject.lists):,} lists, k = {subject.k}, {subject.lists.n_items:,} items"
+    out.table(f"{size}; coverage at most {subject.ceiling:.4f}", columns, rows)
     out.say(f"never shown: {len(found.never):,} items")
     for each in found.left_out:
         out.note(f"{each.method} is left out: {each.why}")

@@ -173,13 +173,13 @@ def curve(
     ]  # fmt: skip
     out.table(f"{run}: k = {opened.config.k}", ["point", *(f"{part} {name}" for part, name in parts)], rows)
     if output:
-        write_curve(made, output)
+        write_curve(made, output, opened.config.method)
         out.note(f"wrote {output}")
     out.result([point.to_json() for point in made.points])
 
 
-def write_curve(made: Any, output: Path) -> None:
-    """The curve as a table or a picture, by the ending of the name."""
+def write_curve(made: Any, output: Path, method: str) -> None:
+    """The curve as a table or a picture, by the ending of the name; method: what made it."""
     from divmf.data.tables import write_table
 
     if output.suffix in (".csv", ".parquet"):
@@ -187,8 +187,9 @@ def write_curve(made: Any, output: Path) -> None:
         return
     from divmf.reports.chart_files import save_chart
     from divmf.reports.charts import curve_chart
+    from divmf.reports.experiments.compare import NAMES
 
-    save_chart(curve_chart({"DivMF": made}), output)
+    save_chart(curve_chart({NAMES[method]: made}), output)
 
 
 @command(app, "pick")

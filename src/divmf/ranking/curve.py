@@ -37,9 +37,9 @@ class Point:
 
     @property
     def name(self) -> str:
-        """What people call it: MF, an epoch, a ρ, or the setting of a reranker's knob."""
+        """What people call it: the model, an epoch, a ρ, or the setting of a reranker's knob."""
         if self.phase == ACCURACY:
-            return "MF itself"
+            return "the model itself"
         if self.knob is None:
             return f"{self.phase} epoch {self.epoch}"
         return f"ρ = {self.knob:.4g}" if self.phase == DIVERSITY else f"knob {self.knob:g}"
