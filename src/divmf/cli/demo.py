@@ -43,7 +43,7 @@ def demo(
     picked, curve = choose(run, split, ndcg_drop=LOSS), run.curve
     own = NAMES[config.method]
     chosen = {name: Recommender.at(run, point, split) for name, point in (("model", curve.base), (own, picked))}
-    rivals = reranker_curves(out, chosen["model"].lists(WIDTH, seen="train"), split, run)
+    rivals = reranker_curves(out, chosen["model"].lists(k=WIDTH, seen="train"), split, run)
     report = output / "report.html"
     run_report(
         report, curve, picked, {name: each.lists(seen="train+valid") for name, each in chosen.items()}, split, config.k,

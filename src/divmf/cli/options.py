@@ -76,6 +76,7 @@ def config_flags(config: type, first: tuple[str, ...]) -> list[inspect.Parameter
         flag = "--" + name.replace("_", "-")
         option = typer.Option(
             f"{flag}/--no-{flag[2:]}" if kind is bool else flag,
+            *([f"-{name}"] if len(name) == 1 else []),
             help=sentence(info.description or "") + default_shown(info.default, kind),
             show_default=False,
             rich_help_panel=None if name in first else "More settings",
@@ -100,6 +101,8 @@ def one_line(error: ValidationError) -> str:
     problem = error.errors()[0]
     name = ".".join(str(part) for part in problem["loc"])
     rule = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if not name:  # of several settings together: the rule names them
+        return rule
     return f"{name}={problem['input']!r} is not possible: it {rule}"
 
 

@@ -11,7 +11,7 @@ from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_s
 from divmf.cli.options import command
 from divmf.engine.clock import Clock
 from divmf.engine.masking import masked
-from divmf.models.config import TrainConfig
+from divmf.models.config import TrainConfig, check_of_method
 
 MAIN_FLAGS = (
     "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy",
@@ -55,9 +55,11 @@ def train(
     """
     from divmf.engine import comm
     from divmf.engine.device import device_of
+    from divmf.ranking.metrics import coverage_ceiling
 
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
+    check_of_method(config)
     if config.device == "cuda":
         device_of(config.device)  # refused before anything is read, if it is not there
     if split_column is not None and k_core:
@@ -71,10 +73,11 @@ def train(
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     base = run.curve.base
     out.table(
-        f"{output}: before and after, on the test items (k = {config.k})",
+        f"{output}: before and after, on the test items (k = {config.k}); coverage at most"
+        f" {coverage_ceiling(int(comm.total(split.n_users)) * config.k, split.n_items):.4f}",
         ["", *SHOWN],
         [
-            ["MF (accuracy only)", *(base.test[name] for name in SHOWN)],
+            ["the model", *(base.test[name] for name in SHOWN)],
             [f"picked: {picked.name}", *(picked.test[name] for name in SHOWN)],
         ],
     )  # fmt: skip
@@ -167,7 +170,7 @@ def curve(
     chosen = [point for number, point in enumerate(points) if number % step == 0 or number == len(points) - 1]
     parts = [("valid", "ndcg"), ("valid", "coverage"), ("valid", "gini"), *(("test", name) for name in SHOWN)]
     rows = [
-        ["MF" if point.phase == "accuracy" else point.name if point.knob else f"{point.phase} {point.epoch}",
+        ["the model" if point.phase == "accuracy" else point.name if point.knob else f"{point.phase} {point.epoch}",
          *(getattr(point, part)[name] for part, name in parts)]
         for point in chosen
     ]  # fmt: skip
@@ -203,7 +206,7 @@ def pick(
     coverage: Annotated[
         str | None, typer.Option(help="Most accurate point that covers at least this, such as 80%.")
     ] = None,
-    epoch: Annotated[int | None, typer.Option(help="This diversity epoch; 0 is MF itself.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="This diversity epoch; 0 is the model itself.")] = None,
     rho: Annotated[float | None, typer.Option(help="This ρ, solved for just that (--method market).")] = None,
     knee: Annotated[bool, typer.Option("--knee", help="Where the curve bends.")] = False,
 ) -> None:
@@ -229,5 +232,5 @@ def pick(
         [f"{metric}", base.valid[metric], point.valid[metric], base.test[metric], point.test[metric]]
         for metric in SHOWN
     ]
-    out.table("", ["", "valid MF", "valid picked", "test MF", "test picked"], rows)
+    out.table("", ["", "valid model", "valid picked", "test model", "test picked"], rows)
     out.result(point.to_json() | {"run": str(run), "ndcg_lost": lost})

@@ -65,7 +65,7 @@ def rivals(
     base = Recommender.at(run, curve.base, split)
     for each in (run, *also):
         yield own_rival(each, split)
-    candidates, lowest = base.lists(min(width, split.n_items), seen="train"), lowest_of_parts(base.weights, split)
+    candidates, lowest = base.lists(k=min(width, split.n_items), seen="train"), lowest_of_parts(base.weights, split)
     for name in reranked(METHODS if methods is None else methods, (run, *also)):
         yield rival_of(METHODS[name], candidates, split, config.k, seed, lowest)
 
@@ -84,7 +84,7 @@ def own_rival(run: Run, split: Split) -> Rival:
     spent = sum(point.seconds or 0.0 for point in curve.points if point.phase == "diversity")
 
     def lists(point: Point) -> TopK:
-        return Recommender.at(run, point, split).lists(k)
+        return Recommender.at(run, point, split).lists(k=k, seen="train+valid")
 
     return Rival(NAMES[run.config.method], Curve(curve.operating), lists, spent)
 
