@@ -167,7 +167,7 @@ def trained(place: Place, split: Split) -> Recommender:
 def floor_of(place: Place, split: Split, k: int) -> float:
     """The test nDCG at which a curve may end: enough is lost from the less accurate base, so from the other too."""
     held, models = split.test.matrix, [trained(replace(place, base=base), split) for base in BASES]
-    return (1 - DEEPEST) * min(measured(model.lists(k, seen="train+valid"), held)[-1].mean() for model in models)
+    return (1 - DEEPEST) * min(measured(model.lists(k=k, seen="train+valid"), held)[-1].mean() for model in models)
 
 
 def chosen(place: Place, name: str, model: Recommender, split: Split) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def reranked_lists(
 ) -> Lists:
     """The lists of a reranker over its grid."""
     seen: Any = "train+valid" if part == "test" else "train"
-    method, candidates = METHODS[name], model.lists(min(settings["candidates"], split.n_items), seen=seen)
+    method, candidates = METHODS[name], model.lists(k=min(settings["candidates"], split.n_items), seen=seen)
     given = {key: value for key, value in settings.items() if key != "candidates"}
     lowest = lowest_scores(model.weights, split.seen if part == "test" else split.train.matrix)
     for knob in method.grid:

@@ -141,7 +141,7 @@ def make_standard(folder: Path, run: Path) -> None:
     data.frame.write_csv(folder / "events.csv")
     model.save(folder / "model")
     for name, k in (("lists", 5), ("wide", 20)):
-        model.lists(k).frame.write_csv(folder / f"{name}.csv")
+        model.lists(k=k).frame.write_csv(folder / f"{name}.csv")
     split.test.frame.write_csv(folder / "test.csv")
     split.train.frame.write_csv(folder / "train.csv")
     pl.DataFrame({"item_id": split.item_ids, "title": [f"item {n}" for n in range(split.n_items)]}).write_csv(

@@ -12,7 +12,7 @@ from divmf.cli.options import command
 from divmf.engine.clock import Clock
 from divmf.engine.files import naming
 from divmf.engine.masking import masked
-from divmf.models.config import TrainConfig
+from divmf.models.config import TrainConfig, check_of_method
 
 MAIN_FLAGS = (
     "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy",
@@ -56,9 +56,11 @@ def train(
     """
     from divmf.engine import comm
     from divmf.engine.device import device_of
+    from divmf.ranking.metrics import coverage_ceiling
 
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
+    check_of_method(config)
     if config.device == "cuda":
         device_of(config.device)  # refused before anything is read, if it is not there
     if split_column is not None and k_core:
@@ -74,10 +76,11 @@ def train(
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     base = run.curve.base
     out.table(
-        f"{output}: before and after, on the test items (k = {config.k})",
+        f"{output}: before and after, on the test items (k = {config.k}); coverage at most"
+        f" {coverage_ceiling(int(comm.total(split.n_users)) * config.k, split.n_items):.4f}",
         ["", *SHOWN],
         [
-            ["MF (accuracy only)", *(base.test[name] for name in SHOWN)],
+            ["the model", *(base.test[name] for name in SHOWN)],
             [f"picked: {picked.name}", *(picked.test[name] for name in SHOWN)],
         ],
     )  # fmt: skip
@@ -171,19 +174,19 @@ def curve(
     chosen = [point for number, point in enumerate(points) if number % step == 0 or number == len(points) - 1]
     parts = [("valid", "ndcg"), ("valid", "coverage"), ("valid", "gini"), *(("test", name) for name in SHOWN)]
     rows = [
-        ["MF" if point.phase == "accuracy" else point.name if point.knob else f"{point.phase} {point.epoch}",
+        ["the model" if point.phase == "accuracy" else point.name if point.knob else f"{point.phase} {point.epoch}",
          *(getattr(point, part)[name] for part, name in parts)]
         for point in chosen
     ]  # fmt: skip
     out.table(f"{run}: k = {opened.config.k}", ["point", *(f"{part} {name}" for part, name in parts)], rows)
     if output:
-        write_curve(made, output)
+        write_curve(made, output, opened.config.method)
         out.note(f"wrote {output}")
     out.result([point.to_json() for point in made.points])
 
 
-def write_curve(made: Any, output: Path) -> None:
-    """The curve as a table or a picture, by the ending of the name."""
+def write_curve(made: Any, output: Path, method: str) -> None:
+    """The curve as a table or a picture, by the ending of the name; method: what made it."""
     from divmf.data.tables import write_table
 
     if output.suffix in (".csv", ".parquet"):
@@ -191,8 +194,9 @@ def write_curve(made: Any, output: Path) -> None:
         return
     from divmf.reports.chart_files import save_chart
     from divmf.reports.charts import curve_chart
+    from divmf.reports.experiments.compare import NAMES
 
-    save_chart(curve_chart({"DivMF": made}), output)
+    save_chart(curve_chart({NAMES[method]: made}), output)
 
 
 @command(app, "pick")
@@ -206,7 +210,7 @@ def pick(
     coverage: Annotated[
         str | None, typer.Option(help="Most accurate point that covers at least this, such as 80%.")
     ] = None,
-    epoch: Annotated[int | None, typer.Option(help="This diversity epoch; 0 is MF itself.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="This diversity epoch; 0 is the model itself.")] = None,
     rho: Annotated[float | None, typer.Option(help="This ρ, solved for just that (--method market).")] = None,
     knee: Annotated[bool, typer.Option("--knee", help="Where the curve bends.")] = False,
 ) -> None:
@@ -232,5 +236,5 @@ def pick(
         [f"{metric}", base.valid[metric], point.valid[metric], base.test[metric], point.test[metric]]
         for metric in SHOWN
     ]
-    out.table("", ["", "valid MF", "valid picked", "test MF", "test picked"], rows)
+    out.table("", ["", "valid model", "valid picked", "test model", "test picked"], rows)
     out.result(point.to_json() | {"run": str(run), "ndcg_lost": lost})

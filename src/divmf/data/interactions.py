@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
+from divmf.data.display import html_table
 from divmf.data.ids import as_ids, id_table, numbers_of
 from divmf.data.order import in_order
 from divmf.data.scans import Rows, parquet_parts, read_rows
@@ -149,6 +150,9 @@ class Interactions:
         timed = "with times" if self.times is not None else "no times"
         return f"Interactions({self.n_users:,} users, {self.n_items:,} items, {len(self):,} interactions, {timed})"
 
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), self.frame.columns, self.frame.head(5).cast(pl.String).rows())
+
     @property
     def n_users(self) -> int:
         """|U|, also users without an interaction in this part."""
@@ -244,13 +248,13 @@ class Interactions:
         """One interaction of each user for the test, one for validation; see `divmf.data.split.leave_one_out`."""
         from divmf.data.split import leave_one_out  # the fluent face of a function one step up the ladder
 
-        return leave_one_out(self, np.random.default_rng(seed))
+        return leave_one_out(self, seed)
 
     def hold_out(self, seed: int = 0, valid: float = 0.1, test: float = 0.2) -> "Split":
         """A share of each user's interactions for the test, one for validation; see `divmf.data.split.hold_out`."""
         from divmf.data.split import hold_out
 
-        return hold_out(self, np.random.default_rng(seed), valid, test)
+        return hold_out(self, seed, valid, test)
 
     def by_time(
         self,

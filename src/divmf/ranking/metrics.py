@@ -66,6 +66,11 @@ def coverage(counts: Array) -> float:
     return float(np.count_nonzero(counts) / max(1, len(counts)))
 
 
+def coverage_ceiling(slots: int, n_items: int) -> float:
+    """The highest coverage that so many slots allow: min(1, slots / |I|)."""
+    return min(1.0, slots / max(1, n_items))
+
+
 def entropy(counts: Array) -> float:
     """Entropy, Sec. 2.2: −Σ_i p(i) log p(i) in nats, with p(i) the share of the places item i has; 0 of no places."""
     listed = counts[counts > 0]
