@@ -150,14 +150,14 @@ def test_rho_is_refused_for_a_run_of_the_papers_method(divmf: Any, text_run: Pat
     ]
 
 
-@pytest.mark.parametrize("flags", [[], ["--method", "divmf"], ["--accuracy", "bpr"]])
+@pytest.mark.parametrize("flags", [[], ["--method", "divmf"], ["--model", "bpr"]])
 def test_the_alternating_schedule_asks_for_the_papers_method(
     divmf: Any, log: Path, tmp_path: Path, flags: list[str]
 ) -> None:
     done = divmf("train", log, "-o", tmp_path / "run", "--schedule", "alternating", *flags)
     assert (done.code, done.out) == (2, "")
     assert len(done.err.splitlines()) == 1
-    assert "alternating schedule is the paper's; set accuracy to bpr or mse, and method to divmf" in done.err
+    assert "alternating schedule is the paper's; set model to bpr or mse, and method to divmf" in done.err
     assert not (tmp_path / "run").exists()
 
 
@@ -170,7 +170,7 @@ def test_the_papers_method_can_be_named_by_its_parts(divmf: Any, log: Path, tmp_
         *QUICK[:-2],
         "--method",
         "divmf",
-        "--accuracy",
+        "--model",
         "bpr",
         "--shuffle",
         "triples",

@@ -22,7 +22,7 @@ PAPER = divmf.DivMF(
     diversity_epochs=10,
 )  # fmt: skip
 MARKET = divmf.DivMF(k=4, dim=8, l2=2.0, accuracy_epochs=20, diversity_epochs=10)
-MIXED = divmf.DivMF(k=4, dim=8, accuracy="bpr", learning_rate=0.02, accuracy_epochs=8, diversity_epochs=10)
+MIXED = divmf.DivMF(k=4, dim=8, model="bpr", learning_rate=0.02, accuracy_epochs=8, diversity_epochs=10)
 
 
 @pytest.fixture(scope="module", params=[PAPER, MARKET, MIXED], ids=["paper", "market", "market on bpr"])
@@ -104,7 +104,7 @@ def test_a_saved_model_gives_the_same_lists(fitted: divmf.DivMF, tmp_path: Path)
         chosen.save(tmp_path)
 
 
-@pytest.mark.parametrize("settings", [{"preset": "paper"}, {"l2": 1.0}, {"accuracy": "bpr"}, {"method": "divmf"}])
+@pytest.mark.parametrize("settings", [{"preset": "paper"}, {"l2": 1.0}, {"model": "bpr"}, {"method": "divmf"}])
 def test_a_run_folder_can_be_opened_as_a_fitted_model(
     split: divmf.Split, tmp_path: Path, settings: dict[str, Any]
 ) -> None:

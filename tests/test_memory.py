@@ -34,7 +34,7 @@ print(next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) /
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
-    ["preset='paper'", "preset='paper', rows=5000, columns=5000", "l2=8.0", "accuracy='bpr', method='market'"],
+    ["preset='paper'", "preset='paper', rows=5000, columns=5000", "l2=8.0", "model='bpr', method='market'"],
 )
 def test_seventy_thousand_users_and_forty_four_thousand_items_need_less_than_two_gigabytes(settings: str) -> None:
     code = CODE.replace("{settings}", settings)

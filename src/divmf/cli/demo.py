@@ -8,7 +8,7 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out, hushed
 from divmf.cli.options import command
-from divmf.cli.train import SHOWN, choose, train_run
+from divmf.cli.train import SHOWN, base_name, choose, train_run
 
 # large enough to show the effect, small enough for a minute on two cores
 USERS, ITEMS, INTERACTIONS = 2000, 1000, 60_000
@@ -50,7 +50,7 @@ def demo(
         f"divmf demo -o {output} --seed {seed}", rivals,
         valid_lists={name: each.lists(seen="train") for name, each in chosen.items()}, run=run.folder,
     )  # fmt: skip
-    points = {"the model": curve.base, own: picked}
+    points = {f"{base_name(run)}, the model": curve.base, own: picked}
     points |= {name: found.best_within(LOSS, "gini") for name, found in rivals.items()}
     out.table(
         f"on the test items, k = {config.k}; the methods at {LOSS:.0%} validation nDCG loss; coverage at most"

@@ -113,7 +113,7 @@ def lowest_of_run(folder: Path, wide: Any) -> Any:
 
     run = Run.open(folder)
     split = run.split
-    return lowest_scores(run.model(run.curve.base), split.known)[split.train.user_numbers(wide.user_ids)]
+    return lowest_scores(run.scorer(), split.known)[split.train.user_numbers(wide.user_ids)]
 
 
 def list_methods(out: Out, name: str | None) -> None:

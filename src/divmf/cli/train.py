@@ -15,8 +15,8 @@ from divmf.engine.masking import masked
 from divmf.models.config import TrainConfig, check_of_method
 
 MAIN_FLAGS = (
-    "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy",
-    "method", "preset", "seed", "device",
+    "k", "model", "budget", "method", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs",
+    "schedule", "preset", "seed", "device",
 )  # fmt: skip
 SHOWN = ("ndcg", "hit", "coverage", "entropy", "gini")
 
@@ -46,13 +46,15 @@ def train(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Train for accuracy, then make the whole curve from accurate to diverse; the run folder holds every point.
+    """Find the most accurate model, then make the whole curve from accurate to diverse; the folder holds every point.
 
     Interrupted, the same command goes on where it stopped. Examples:
 
       divmf train events.csv -o run --k-core 5 --k 10
 
-      torchrun --nproc-per-node 4 -m divmf train events.parquet -o run   (each process takes a share of the users)
+      divmf train events.csv -o run --model ease            (one kind of model, its settings chosen on validation)
+
+      torchrun --nproc-per-node 4 -m divmf train events.parquet -o run --model softmax   (each has a share of the users)
     """
     from divmf.engine import comm
     from divmf.engine.device import device_of
@@ -75,12 +77,13 @@ def train(
     theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     base = run.curve.base
+    say_choice(out, run)
     out.table(
         f"{output}: before and after, on the test items (k = {config.k}); coverage at most"
         f" {coverage_ceiling(int(comm.total(split.n_users)) * config.k, split.n_items):.4f}",
         ["", *SHOWN],
         [
-            ["the model", *(base.test[name] for name in SHOWN)],
+            [f"{base_name(run)}, the model", *(base.test[name] for name in SHOWN)],
             [f"picked: {picked.name}", *(picked.test[name] for name in SHOWN)],
         ],
     )  # fmt: skip
@@ -96,10 +99,42 @@ def train(
             "diversity_epochs": sum(point.phase == "diversity" for point in run.curve.points),
             "base": base.to_json(),
             "picked": picked.to_json(),
+            "model": run.choice,
             "tuned": run.tuned,
         }
         | ({"profile": where} if profile else {})
     )
+
+
+def base_name(run: Any) -> str:
+    """What the curve begins with: the model that was chosen, or MF trained by epochs."""
+    return str(run.choice["model"]) if run.choice else "MF"
+
+
+def say_choice(out: Out, run: Any) -> None:
+    """The models that were tried, the best of each kind, and by how much the choice is ahead."""
+    from divmf.models.searches import told
+    from divmf.train.choosing import ahead_of_others
+
+    choice = run.choice
+    if choice is None:
+        return
+    rows = []
+    for name in dict.fromkeys(trial["model"] for trial in choice["tried"]):
+        trials = [trial for trial in choice["tried"] if trial["model"] == name]
+        best = max(trials, key=lambda trial: trial["valid_ndcg"])
+        seconds = f"{sum(trial['seconds'] for trial in trials):.1f}"
+        rows.append([name, len(trials), seconds, best["valid_ndcg"], told(best["settings"])])
+    out.table("models tried", ["", "trials", "seconds", "validation nDCG", "best settings"], rows)
+    ahead = ahead_of_others(choice)
+    lead = "" if ahead is None else (
+        f", {ahead:.1%} ahead of the best other kind" if ahead >= 0
+        else f": as good as the best to within {-ahead:.1%}, with fewer numbers"
+    )  # fmt: skip
+    out.say(f"chosen: {choice['model']} ({told(choice['settings'])}){lead}")
+    for name, why in choice["left_out"].items():
+        out.say(f"{name} was {'cut short' if any(row[0] == name for row in rows) else 'not tried'}: {why}")
+    out.say("")
 
 
 def profile_of(clock: Clock) -> list[dict[str, Any]]:
@@ -135,8 +170,8 @@ def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: s
     if done := len(run.curve):
         out.note(f"{output}: going on after {done} epochs")
     try:
-        with out.progress("accuracy", None) as bar:
-            for point in fit(run, split, config, clock=clock):
+        with out.progress("model", None) as bar:
+            for point in fit(run, split, config, clock=clock, progress=bar.tell):
                 of = None if point.phase == "accuracy" or point.knob else config.diversity_epochs
                 first = {"loss": point.loss or 0.0} if point.knob is None else {"ρ": point.knob}
                 bar.update(point.phase, point.epoch, of, first | {
@@ -173,8 +208,9 @@ def curve(
     step = 1 if every else max(1, len(points) // 20)
     chosen = [point for number, point in enumerate(points) if number % step == 0 or number == len(points) - 1]
     parts = [("valid", "ndcg"), ("valid", "coverage"), ("valid", "gini"), *(("test", name) for name in SHOWN)]
+    base = base_name(opened)
     rows = [
-        ["the model" if point.phase == "accuracy" else point.name if point.knob else f"{point.phase} {point.epoch}",
+        [base if point.phase == "accuracy" else point.name if point.knob else f"{point.phase} {point.epoch}",
          *(getattr(point, part)[name] for part, name in parts)]
         for point in chosen
     ]  # fmt: skip
@@ -210,7 +246,7 @@ def pick(
     coverage: Annotated[
         str | None, typer.Option(help="Most accurate point that covers at least this, such as 80%.")
     ] = None,
-    epoch: Annotated[int | None, typer.Option(help="This diversity epoch; 0 is the model itself.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="This point of the curve; 0 is the model itself.")] = None,
     rho: Annotated[float | None, typer.Option(help="This ρ, solved for just that (--method market).")] = None,
     knee: Annotated[bool, typer.Option("--knee", help="Where the curve bends.")] = False,
 ) -> None:
@@ -236,5 +272,6 @@ def pick(
         [f"{metric}", base.valid[metric], point.valid[metric], base.test[metric], point.test[metric]]
         for metric in SHOWN
     ]
-    out.table("", ["", "valid model", "valid picked", "test model", "test picked"], rows)
+    name = base_name(opened)
+    out.table("", ["", f"valid {name}", "valid picked", f"test {name}", "test picked"], rows)
     out.result(point.to_json() | {"run": str(run), "ndcg_lost": lost})

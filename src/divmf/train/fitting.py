@@ -32,6 +32,7 @@ from divmf.ranking.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import Measures, measure, measure_each
 from divmf.ranking.retrieval import recommend_each
+from divmf.train.choosing import Progress, check_choice, check_processes, is_chosen, model_of
 from divmf.train.runs import Run, restore_optimiser
 from divmf.train.tuning import tuned
 
@@ -94,16 +95,24 @@ class Training:
 
 
 def fit(
-    run: Run, split: Split, config: TrainConfig, start: MF | None = None, clock: Clock | None = None
-) -> Iterator[Point]:
+    run: Run, split: Split, config: TrainConfig, start: MF | None = None, clock: Clock | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Point]:  # fmt: skip
     """Train, yielding each new point of the curve: nothing is lost when the caller stops asking.
 
     start: a model trained elsewhere, to begin from; with accuracy_epochs = 0 it is diversified as it is.
     clock: told which phase is on
+    progress: told how the choice of a model goes, a line at a time
     """
     check_fits(split, config)
+    clock = clock or Clock()
     with run.locked():
-        yield from locked_fit(run, split, config, start, clock or Clock())
+        if start is not None or not is_chosen(run, config):
+            yield from locked_fit(run, split, config, start, clock)
+            return
+        with clock.phase("choosing a model"):
+            scorer = model_of(run, split, config, progress)
+        yield from market_of(run, split, config, scorer, clock)
 
 
 def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None, clock: Clock) -> Iterator[Point]:
@@ -152,14 +161,24 @@ def fit_scores(run: Run, split: Split, config: TrainConfig, scorer: Scorer) -> I
     """The market on the scores of a model that is there already, yielding each new point of the curve."""
     check_fits(split, config)
     with run.locked():
-        maker, points = Exchange(run, split, config, None, scorer), list(run.curve.points)
-        if not points:
+        if not run.curve.points:
+            run.record_scorer(scorer)
+        yield from market_of(run, split, config, scorer, Clock())
+
+
+def market_of(run: Run, split: Split, config: TrainConfig, scorer: Scorer, clock: Clock) -> Iterator[Point]:
+    """The points of the market on a scorer: its own lists first, then along ρ."""
+    with clock.phase(config.method):
+        maker, points = Exchange(run, split, config, clock, scorer), list(run.curve.points)
+    if not points:
+        with clock.phase(config.method):
             _, own = maker.market.own
+        with clock.phase("validation metrics"):
             base = Point(ACCURACY, 0, *maker.measures({kind: lists.items for kind, lists in own.items()}))
-            run.record_scorer(base, scorer)
-            points.append(base)
-            yield base
-        yield from along_rho(run, config, points, maker, Clock())
+        run.append(base)
+        points.append(base)
+        yield base
+    yield from along_rho(run, config, points, maker, clock)
 
 
 def along_rho(run: Run, config: TrainConfig, points: list[Point], maker: "Exchange", clock: Clock) -> Iterator[Point]:
@@ -317,7 +336,7 @@ SCHEDULES = {"sequential": sequential, "alternating": alternating, "joint": join
 def converged(training: Training) -> bool:
     """Whether the last `patience` epochs brought no better validation nDCG, or there were enough."""
     epochs = [point.valid["ndcg"] for point in training.points]
-    if training.config.accuracy == "softmax":  # its step size goes to zero, so its end is a choice of its own
+    if training.config.model == "softmax":  # its step size goes to zero, so its end is a choice of its own
         return len(epochs) >= training.config.epochs
     best = epochs.index(max(epochs)) + 1 if epochs else 0
     return len(epochs) - best >= training.config.patience or len(epochs) >= training.config.epochs
@@ -341,7 +360,8 @@ def measure_both(model: MF, split: Split, k: int, other: int | None = None) -> t
 
 
 def check_fits(split: Split, config: TrainConfig) -> None:
-    """Data too small for what was asked."""
+    """Data too small for what was asked, or a model that several processes do not fit."""
+    check_processes(config)
     if comm.size() > 1 and split.train.share is None:
         raise ValueError("each of several processes trains on a share; give it split.of_process(rank, size)")
     n_users, n_valid, n_test = (int(comm.total(n)) for n in (split.n_users, len(split.valid), len(split.test)))
@@ -355,3 +375,4 @@ def check_fits(split: Split, config: TrainConfig) -> None:
         )
     if not n_valid or not n_test:
         raise ValueError("nothing is held out for validation or test: no user has three interactions; give more data")
+    check_choice(split, config)

@@ -76,6 +76,28 @@ class TunedFile(TypedDict):
     learning_rate: NotRequired[Finite]
 
 
+@with_config(KEPT)
+class TrialRow(TypedDict):
+    """A model that was fitted while one was chosen."""
+
+    model: str
+    settings: dict[str, Finite]
+    seconds: Finite
+    valid_ndcg: Finite
+
+
+@with_config(KEPT)
+class Choice(TypedDict):
+    """models.json: the model that was chosen, with its settings, and all that was tried."""
+
+    model: Annotated[str, Field(pattern="^(ials|ease|softmax|bpr|mse)$")]
+    settings: dict[str, Finite]
+    tried: list[TrialRow]
+    left_out: dict[str, str]
+    capped: bool
+
+
+CHOICE = TypeAdapter(Choice)
 POINT, CONFIG, MODEL = TypeAdapter(PointRow), TypeAdapter(ConfigFile), TypeAdapter(ModelFile)
 TUNED = TypeAdapter(TunedFile)
 

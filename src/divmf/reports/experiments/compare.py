@@ -66,7 +66,7 @@ def rivals(
     base = Recommender.at(run, curve.base, split)
     for name, each in zip(called, (run, *also), strict=True):
         yield own_rival(each, split, name)
-    candidates, lowest = base.lists(k=min(width, split.n_items), seen="train"), lowest_of_parts(base.weights, split)
+    candidates, lowest = base.lists(k=min(width, split.n_items), seen="train"), lowest_of_parts(base.scoring, split)
     for name in reranked(METHODS if methods is None else methods, (run, *also)):
         yield rival_of(METHODS[name], candidates, split, config.k, seed, lowest)
 
