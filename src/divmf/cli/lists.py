@@ -98,6 +98,7 @@ def evaluate(
     from divmf.ranking.groups import GroupExposure, Groups
     from divmf.ranking.lists import TopK, popularity_of
     from divmf.ranking.metrics import METRICS, coverage_ceiling, estimate
+    from divmf.ranking.slots import exposure_by_slots
 
     items = read_items(catalog)
     given, held_out = TopK.read(lists, items, user, item), Interactions.read(test)
@@ -121,6 +122,12 @@ def evaluate(
         f"{lists}: {len(given):,} lists, k = {k}, catalog of {given.n_items:,} items; coverage at most {ceiling:.4f}"
     )
     out.table(title, ["", "value", "95% interval", "definition"], rows)
+    slots = exposure_by_slots(given, k)
+    named = {"coverage": "coverage", "coverage_ceiling": "at most", "entropy": "entropy", "gini": "Gini"}
+    shown = [[where, *(values[name] for name in named)] for where, values in slots.items()]
+    out.table(
+        "\nwhere in the lists (by attention, a showing in slot r counts 1/log2(r + 1))", ["", *named.values()], shown
+    )
     by_group = {}
     if grouped is not None:
         exposure = GroupExposure(grouped, given.head(k).counts, popularity)
@@ -129,7 +136,7 @@ def evaluate(
     out.result({
         "k": k, "users": len(given), "catalog": given.n_items, **by_group,
         **{name: float(value) for name, value in found.items()}, "coverage_ceiling": ceiling,
-        "intervals": {name: [value.low, value.high] for name, value in found.items()},
+        "slots": slots, "intervals": {name: [value.low, value.high] for name, value in found.items()},
     })  # fmt: skip
 
 
