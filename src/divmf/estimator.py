@@ -98,7 +98,7 @@ class Recommender:
         k = self.k if k is None else k
         if not 1 <= k <= self.split.n_items:
             raise ValueError(f"k={k} must be from 1 to the number of items, {self.split.n_items}")
-        if isinstance(users, int | str):
+        if isinstance(users, int):
             raise ValueError(f"users={users!r} is one value; give a sequence of user ids, and the length as k=…")
         rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
         met, blocked = seen_matrix(self.split, seen), self.blocked(exclude, items)

@@ -93,7 +93,7 @@ def evaluate(
 
       divmf evaluate lists.csv --test later.csv --catalog items.csv -k 10
     """
-    from divmf.data.catalogs import read_items
+    from divmf.data.catalogs import ids_of, read_items
     from divmf.data.interactions import Interactions
     from divmf.ranking.groups import GroupExposure, Groups
     from divmf.ranking.lists import TopK, popularity_of
@@ -101,7 +101,9 @@ def evaluate(
     from divmf.ranking.slots import exposure_by_slots
 
     items = read_items(catalog)
-    given, held_out = TopK.read(lists, items, user, item), Interactions.read(test)
+    with naming(catalog):
+        item_ids = ids_of(items)
+    given, held_out = TopK.read(lists, item_ids, user, item), Interactions.read(test)
     with naming(catalog):
         grouped = None if groups is None else Groups.read(items, groups, given.item_ids)
     with naming(test):

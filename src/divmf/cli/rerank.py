@@ -64,7 +64,7 @@ def rerank(
             raise ValueError(f"--replace {replace} goes with --method market; {method} has --set and a knob of its own")
         settings_given = [*(settings_given or []), f"replace={positive_share(replace, '--replace')}"]
     assert output is not None
-    from divmf.data.catalogs import read_items
+    from divmf.data.catalogs import ids_of, read_items
     from divmf.data.ids import numbers_of
     from divmf.data.interactions import Interactions
     from divmf.data.outputs import LISTS, protect
@@ -77,7 +77,9 @@ def rerank(
     given = parse_settings(chosen.function, settings_given or [])
     check_writable(output)
     protect(output, [lists, train, catalog, exclude, items], LISTS)
-    wide = TopK.read(lists, None if catalog is None else read_items(catalog), user, item)
+    with naming(catalog):
+        item_ids = None if catalog is None else ids_of(read_items(catalog))
+    wide = TopK.read(lists, item_ids, user, item)
     wide = wide.filtered(exclude, wanted_items(wide.item_ids, items, where, catalog))
     met = None if train is None else Interactions.read(train)
     if met is not None:
