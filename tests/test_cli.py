@@ -606,3 +606,11 @@ def test_work_without_end_is_refused(divmf: Any, run_folder: Path, tmp_path: Pat
     assert done.code == 2
     assert said in done.err
     assert not (tmp_path / "new").exists()
+
+
+def test_settings_that_do_not_go_together_are_one_sentence(divmf: Any, tmp_path: Path) -> None:
+    # it said "=ArgsKwargs((), {…}) is not possible: it the joint schedule is the paper's"
+    done = divmf("train", "synthetic:60x40x900", "-o", tmp_path / "run", "--schedule", "joint")
+    assert done.code == 2
+    assert done.err.startswith("divmf: the joint schedule is the paper's; ")
+    assert not (tmp_path / "run").exists()

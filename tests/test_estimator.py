@@ -133,7 +133,8 @@ def test_diversify_starts_from_factors_trained_elsewhere(split: divmf.Split, met
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(split.n_users, 6)), rng.normal(size=(split.n_items, 6))
     items[:5] *= 4  # a few items are everybody's
-    settings: dict[str, Any] = {"k": 4, "unmask": 20, "diversity_rate": 0.02, "diversity_epochs": 25, "method": method}
+    settings: dict[str, Any] = {"k": 4, "diversity_epochs": 25, "method": method}
+    settings |= {"unmask": 20, "diversity_rate": 0.02} if method == "divmf" else {}
     found = divmf.diversify(users, items, split, **settings)
     phases = [point.phase for point in found.curve.points]
     assert phases == ["accuracy"] + ["diversity"] * (25 if method == "divmf" else len(phases) - 1)
@@ -197,7 +198,8 @@ def test_a_user_with_few_items_left_gets_a_shorter_list(method: Any) -> None:
         (u, i) for u in range(6) for i in range(7) if (i < 6 if u == 0 else (u + i) % 3)
     ]  # user 0 met all but item 6
     data = divmf.Interactions.from_frame(pl.DataFrame(pairs, schema=["user_id", "item_id"], orient="row"))
-    model = divmf.DivMF(k=3, dim=2, unmask=2, accuracy_epochs=1, diversity_epochs=2, method=method, l2=1.0)
+    model = divmf.DivMF(k=3, dim=2, accuracy_epochs=1, diversity_epochs=2, method=method, l2=1.0,
+                        **({"unmask": 2} if method == "divmf" else {}))  # fmt: skip
     model.fit(data.leave_one_out(0))
     ids, scores = model.at(epoch=2).recommend([0], seen="all")
     assert ids.tolist() == [[6, -1, -1]]

@@ -53,11 +53,10 @@ def test_candidates_of_the_market_are_counted_as_they_are(split):
     job = Job(split.n_users, split.n_items, 2, config=config)
     model = initial_model(split.n_users, split.n_items, config)
     finder = Finder(Factors.of(model), Held.nothing(split.train.matrix), np.ones(split.n_users, dtype=np.float32))
-    columns, beyond = finder.find(np.zeros(split.n_items), np.zeros((3, split.n_users, 5), dtype=np.int32))
-    held = sum(table.nbytes for table in (*columns, beyond, finder.by_value))
+    columns = finder.find(np.zeros(split.n_items), np.zeros((split.n_users, 5), dtype=np.int32))
+    held = sum(table.nbytes for table in (*columns, finder.by_value))
     lists = 3 * 2 * 4 * 5 * split.n_users  # of each kind, and those of the point before
-    # those of the model's own lists are kept, which were found before there were any
-    own = sum(table.nbytes for table in columns) - (4 + 4 + 1) * 3 * 5 * split.n_users
+    own = sum(table.nbytes for table in columns)  # those of the model's own lists are kept
     vectors = model.users.numpy().nbytes
     assert held + own + lists + vectors == pytest.approx(memory(job)["market"]["candidates"], rel=0.02)
 

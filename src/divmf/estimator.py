@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -17,6 +18,7 @@ import torch
 from pydantic.dataclasses import dataclass as settings
 from scipy import sparse
 
+from divmf.data.filters import Blocked, request_filter
 from divmf.data.fingerprint import fingerprint
 from divmf.data.histories import Histories
 from divmf.data.outputs import OF_MODEL
@@ -28,7 +30,7 @@ from divmf.engine.files import put_folder, write_json
 from divmf.engine.progress import told
 from divmf.market.chosen import Chosen
 from divmf.models.accuracy import best_items, scores_of
-from divmf.models.config import STRICT, TrainConfig
+from divmf.models.config import STRICT, TrainConfig, check_of_method
 from divmf.models.items import similar_items
 from divmf.models.mf import MF
 from divmf.models.scorer import Blocks, Factors, Scorer
@@ -83,9 +85,12 @@ class Recommender:
         shown = ", ".join(f"{name} {self.point.valid[name]:.4g}" for name in ("ndcg", "coverage", "gini"))
         return f"Recommender({self.point.name}; validation {shown})"
 
+    def _repr_html_(self) -> str:
+        return self.point._repr_html_()
+
     def lists(
-        self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,
-        histories: Any = None, seen: Seen = "all",
+        self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *, histories: Any = None,
+        seen: Seen = "all", exclude: Any = None, items: Any = None,
     ) -> TopK:  # fmt: skip
         """The k best items of each user (of all users if none are named) that the user has not met.
 
@@ -96,29 +101,45 @@ class Recommender:
         this point.
         seen: which of a user's interactions stay out of the list. "all" is for lists that people will see;
         "train+valid" keeps the test items possible, so that the lists can be evaluated.
+        exclude, items: never these, and these alone: ids, a frame of item_id (or of user_id and item_id, for those
+        users), or a file of either. A list has k items wherever a user has k left.
         """
         k = self.k if k is None else k
         if not 1 <= k <= self.split.n_items:
             raise ValueError(f"k={k} must be from 1 to the number of items, {self.split.n_items}")
+        if isinstance(users, int):
+            raise ValueError(f"users={users!r} is one value; give a sequence of user ids, and the length as k=…")
+        blocked = self.blocked(exclude, items)
         if histories is not None:
-            if users is not None:
-                raise ValueError("users are people of the training, histories those of others; give one of them")
-            people = people_of(histories, self.split.item_ids)
-            return told_short(lists_of(self.scoring, self.learnt, self.chosen, self.split, people, k, self.k), k)
+            return told_short(self._lists_of(users, people_of(histories, self.split.item_ids), k, blocked), k)
         rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
         met = seen_matrix(self.split, seen)
-        if self.chosen is None and (self.scorer is None or isinstance(self.scorer, Factors)):
+        if blocked is None and self.chosen is None and (self.scorer is None or isinstance(self.scorer, Factors)):
             items, scores = recommend(self.weights, met, k, rows)
         else:
             numbers, scorer = np.arange(self.split.n_users) if rows is None else rows, self.scoring
-            items = (
-                best_items(scorer, met, k, numbers)
-                if self.chosen is None
-                else self.chosen.first(KIND_OF[seen], k, scorer, met, numbers)
-            )
+            if self.chosen is not None:
+                items = self.chosen.first(KIND_OF[seen], k, scorer, met, numbers, blocked)
+            elif blocked is None:
+                items = best_items(scorer, met, k, numbers)
+            else:
+                items = best_items(scorer, blocked.with_seen(met), k, numbers, blocked.penalty())
             scores = scores_of(scorer, numbers, items)
         chosen = self.split.user_ids if rows is None else self.split.user_ids.gather(rows)
         return told_short(TopK(items, scores, chosen, self.split.item_ids), k)
+
+    def _lists_of(self, users: Any, people: Histories, k: int, blocked: Blocked | None) -> TopK:
+        """The lists of people who were not in training."""
+        if users is not None:
+            raise ValueError("users are people of the training, histories those of others; give one of them")
+        if blocked is not None and blocked.pairs is not None:
+            raise ValueError("exclude and items of single users are for those of the training; give items alone")
+        out = None if blocked is None else blocked.items
+        return lists_of(self.scoring, self.learnt, self.chosen, self.split, people, k, self.k, out)
+
+    def blocked(self, exclude: Any = None, items: Any = None) -> Blocked | None:
+        """What a request leaves out; none where it asks for everything."""
+        return request_filter(self.split.item_ids, self.split.user_ids, exclude, items)
 
     @property
     def scoring(self) -> Scorer:
@@ -127,29 +148,31 @@ class Recommender:
 
     def recommend(
         self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,
-        history: Sequence[Any] | None = None, seen: Seen = "all",
+        history: Sequence[Any] | None = None, seen: Seen = "all", exclude: Any = None, items: Any = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """Original ids and scores of the best items, a row a user: two arrays (users, k).
 
         history: of somebody who was not in training, the ids of the items met; or of several people, one such sequence
         each. Where a user has fewer items left, the id is −1 (None for string ids or negative ones) and the score −inf.
+        exclude, items: see `lists`
         """
         if users is None and history is None:
             raise ValueError("name the users, or give the history of somebody new; recommend_frame() is for everybody")
-        lists = self.lists(users, k, histories=history, seen=seen)
+        lists = self.lists(users, k, histories=history, seen=seen, exclude=exclude, items=items)
         return ids_of(lists.items, lists.item_ids), lists.scores
 
     def recommend_frame(
         self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,
-        histories: Any = None, seen: Seen = "all",
+        histories: Any = None, seen: Seen = "all", exclude: Any = None, items: Any = None,
     ) -> pl.DataFrame:  # fmt: skip
         """user_id, item_id, score, rank (from 1): all users, the ones named, or people who were not in training.
 
         histories: what people who were not in training have met, a frame of user_id and item_id
+        exclude, items: see `lists`
         """
         if hasattr(users, "columns"):
             users, histories = None, users
-        return self.lists(users, k, histories=histories, seen=seen).frame
+        return self.lists(users, k, histories=histories, seen=seen, exclude=exclude, items=items).frame
 
     def similar_items(self, items: Sequence[Any] | pl.Series, k: int = 10) -> tuple[Array, Array]:
         """The ids of the k items most like each of some, and how like they are: two arrays (items, k).
@@ -185,13 +208,23 @@ class Recommender:
         comm.meet()
 
 
-@settings(frozen=True, kw_only=True, config=STRICT)
+@settings(frozen=True, kw_only=True, repr=False, config=STRICT)
 class DivMF(TrainConfig):
     """Matrix factorization, first trained for accuracy, then made diverse: by the exposure market, or as in the paper.
 
     `DivMF(preset="paper")` is the paper's Algorithm 1. Its arguments are the settings of `TrainConfig`; `fit` returns
     self; what was learnt is in `curve`, and `at` chooses a point of it.
     """
+
+    def __repr__(self) -> str:
+        defaults = TrainConfig()
+        set_here = [f"{item.name}={getattr(self, item.name)!r}" for item in fields(TrainConfig)
+                    if getattr(self, item.name) != getattr(defaults, item.name)]  # fmt: skip
+        fitted = f"fitted, {len(self.curve)} points" if hasattr(self, "run_") else "not fitted"
+        return f"DivMF({', '.join(set_here)}; {fitted})" if set_here else f"DivMF({fitted})"
+
+    def _repr_html_(self) -> str:
+        return self.curve._repr_html_() if hasattr(self, "run_") else escape(repr(self))
 
     def fit(self, split: Split, run: str | Path | None = None, *, progress: bool = False) -> Self:
         """Train on a split.
@@ -200,6 +233,9 @@ class DivMF(TrainConfig):
         progress: say on a terminal or in a notebook how it goes
         """
         return self._train(split, run, None, progress)
+
+    def __post_init__(self) -> None:
+        check_of_method(self)
 
     def _train(self, split: Split, run: str | Path | None, start: MF | None, progress: bool = False) -> Self:
         if not isinstance(split, Split):
@@ -263,6 +299,15 @@ class DivMF(TrainConfig):
 
     choose = at
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name, as scikit-learn asks for them; `deep` changes nothing, for none holds another."""
+        return {item.name: getattr(self, item.name) for item in fields(TrainConfig)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """From settings by name, such as `get_params()` or a JSON file gives them."""
+        return cls(**config)
+
     def recommend(
         self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,
         history: Sequence[Any] | None = None,
@@ -273,15 +318,6 @@ class DivMF(TrainConfig):
     def recommend_frame(self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None) -> pl.DataFrame:
         """`at(ndcg_drop=0.05).recommend_frame(…)`: the usual operating point."""
         return self.at(ndcg_drop=0.05).recommend_frame(users, k)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name, as scikit-learn asks for them; `deep` changes nothing, for none holds another."""
-        return {item.name: getattr(self, item.name) for item in fields(TrainConfig)}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """From settings by name, such as `get_params()` or a JSON file gives them."""
-        return cls(**config)
 
     def save(self, folder: str | Path) -> None:
         """`at(ndcg_drop=0.05).save(…)`: the usual operating point. The whole curve lives in the run folder."""
@@ -347,7 +383,9 @@ def load(folder: str | Path) -> Recommender:
         run = Run.open(folder)
         split = run.split
         return Recommender.at(run, run.picked, split)
-    raise ValueError(f"{folder} is neither a saved model nor a run folder")
+    raise ValueError(
+        f"{folder} is neither a saved model nor a run folder; make one with `divmf train DATA -o {folder}`"
+    )
 
 
 def diversify(
@@ -403,7 +441,7 @@ def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings
     """The market on the scores of any model."""
     if not hasattr(scorer, "scores"):
         if not callable(scorer):
-            raise ValueError(f"a {type(scorer).__name__} does not score; give a Scorer, or a function of user numbers")
+            raise ValueError(f"{scorer!r:.100} does not score; give a Scorer, or a function of user numbers")
         scorer = Blocks(scorer, split.n_users, split.n_items)
     if (there := (scorer.n_users, scorer.n_items)) != (split.n_users, split.n_items):
         raise ValueError(

@@ -78,6 +78,7 @@ def config_flags(config: type, first: tuple[str, ...]) -> list[inspect.Parameter
         flag = "--" + name.replace("_", "-")
         option = typer.Option(
             f"{flag}/--no-{flag[2:]}" if kind is bool else flag,
+            *([f"-{name}"] if len(name) == 1 else []),
             help=sentence(info.description or "") + default_shown(info.default, kind),
             show_default=False,
             rich_help_panel=None if name in first else "More settings",

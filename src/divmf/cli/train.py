@@ -10,8 +10,9 @@ from divmf.cli.console import Out
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split, positive_share
 from divmf.cli.options import command
 from divmf.engine.clock import Clock
+from divmf.engine.files import naming
 from divmf.engine.masking import masked
-from divmf.models.config import TrainConfig
+from divmf.models.config import TrainConfig, check_of_method
 
 MAIN_FLAGS = (
     "k", "model", "budget", "method", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs",
@@ -57,15 +58,19 @@ def train(
     """
     from divmf.engine import comm
     from divmf.engine.device import device_of
+    from divmf.ranking.metrics import coverage_ceiling
 
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
+    check_of_method(config)
     if config.device == "cuda":
         device_of(config.device)  # refused before anything is read, if it is not there
     if split_column is not None and k_core:
         raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
     if split_column is not None and hold_out:
         raise ValueError("--hold-out and --split-column do not go together: a given split is taken as it is")
+    if split_column is not None and (user or item or time or query):
+        raise ValueError("--split-column takes files with the usual names of columns; leave --user, --item, --time out")
     columns = Columns(user, item, time, query, split_column, held_share(hold_out))
     split = load_split(out, data, k_core, config.seed, columns, clock)
     run = train_run(out, output, split, config, masked(data), clock)
@@ -74,10 +79,11 @@ def train(
     base = run.curve.base
     say_choice(out, run)
     out.table(
-        f"{output}: before and after, on the test items (k = {config.k})",
+        f"{output}: before and after, on the test items (k = {config.k}); coverage at most"
+        f" {coverage_ceiling(int(comm.total(split.n_users)) * config.k, split.n_items):.4f}",
         ["", *SHOWN],
         [
-            [f"{base_name(run)} (accuracy only)", *(base.test[name] for name in SHOWN)],
+            [f"{base_name(run)}, the model", *(base.test[name] for name in SHOWN)],
             [f"picked: {picked.name}", *(picked.test[name] for name in SHOWN)],
         ],
     )  # fmt: skip
@@ -157,7 +163,8 @@ def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: s
         from divmf.train.fitting import check_fits, fit
         from divmf.train.runs import Run
 
-    check_fits(split, config)
+    with naming(source):
+        check_fits(split, config)
     with clock.phase("writing"):
         run = Run.start(output, split, config, source)
     if done := len(run.curve):
@@ -209,13 +216,13 @@ def curve(
     ]  # fmt: skip
     out.table(f"{run}: k = {opened.config.k}", ["point", *(f"{part} {name}" for part, name in parts)], rows)
     if output:
-        write_curve(made, output)
+        write_curve(made, output, opened.config.method)
         out.note(f"wrote {output}")
     out.result([point.to_json() for point in made.points])
 
 
-def write_curve(made: Any, output: Path) -> None:
-    """The curve as a table or a picture, by the ending of the name."""
+def write_curve(made: Any, output: Path, method: str) -> None:
+    """The curve as a table or a picture, by the ending of the name; method: what made it."""
     from divmf.data.tables import write_table
 
     if output.suffix in (".csv", ".parquet"):
@@ -223,8 +230,9 @@ def write_curve(made: Any, output: Path) -> None:
         return
     from divmf.reports.chart_files import save_chart
     from divmf.reports.charts import curve_chart
+    from divmf.reports.experiments.compare import NAMES
 
-    save_chart(curve_chart({"DivMF": made}), output)
+    save_chart(curve_chart({NAMES[method]: made}), output)
 
 
 @command(app, "pick")

@@ -1,81 +1,88 @@
-"""The best response: the list of somebody at discounts that are there, for people whom no market was solved with.
+"""One request: the best list for the scores of one person at given discounts.
 
-    terms = Offer.of(chosen.discount, k=10, exposure="count")
-    items = respond(scores, terms)                     # scores (people, n_items), −inf for what may not be listed
-
-With the discounts of a market that was solved, a list is one dynamic programme over the best candidates by score and by
-score plus discount: nothing is solved again. A service calls the same function for each request.
+The candidates are found as in batch (`divmf.kernels.market`): the best by value, and the best by value plus discount;
+the list is the exact best response among them, by the same dynamic programme.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from scipy import sparse
 
 from divmf.engine.arrays import Array
-from divmf.engine.threads import in_parts
-from divmf.kernels.market import ONE
-from divmf.kernels.response import response_rows
+from divmf.kernels.market import ONE, ONE_BITS, Columns, Terms, Wanted, find_rows, take_turns
 from divmf.market.columns import WIDTH
-from divmf.market.values import exposure_weights, slot_weights
-from divmf.models.scorer import Scorer
-from divmf.ranking.retrieval import blocks
-from divmf.ranking.select import fill_seen, top
+from divmf.market.values import slot_weights
+
+NOBODY = np.zeros(2, dtype=np.int64)
+NO_ITEMS = np.zeros(0, dtype=np.int32)
+NO_OPENS = np.zeros(0, dtype=np.int64)
+KIND = 1
 
 
-class Offer(NamedTuple):
-    """What a showing earns.
+class Page(NamedTuple):
+    """A list as it is answered: items in order, their values, the discounts that helped them, what an item must reach.
 
-    discount   (n_items,): of a full showing of each item
-    slots      (k,): what a value counts in each slot
-    exposure   (k,): what a showing counts in each slot, 1 for a full one
+    bar   the least value in the last slot plus discount among the items; what entered the list had to reach it
     """
 
-    discount: Array
-    slots: Array
-    exposure: Array
-
-    @classmethod
-    def of(cls, discount: Array, k: int, exposure: str = "count") -> "Offer":
-        """The discounts of a market whose lists have so many slots."""
-        return cls(np.asarray(discount, dtype=np.float64), slot_weights(k), exposure_weights(k, exposure) / ONE)
+    items: Array
+    values: Array
+    discounts: Array
+    bar: float
 
 
-def respond(scores: Array, offer: Offer, weights: Array | None = None, k: int | None = None) -> Array:
-    """The best lists at these discounts, and after their slots the best by score plus discount.  (people, k) int32
+def best_response(
+    scores: Array, weight: float, out: Array, discount: Array, settled: Callable[[Array], Array], k: int,
+    exposure: Array,
+) -> Page:  # fmt: skip
+    """The best list of one person.
 
-    scores    (people, n_items) float32: −inf for what may not be listed
-    weights   (people,): how much the scores of each count (`divmf.market.stakes`); 1 if not given
-    k         how long the lists are; as many slots as there are, if not given. A longer list begins with the shorter
+    scores     (1, n_items) float32, written to; weight: how much they count
+    out        numbers of the items that must not be in the list, each once
+    discount   (n_items,) float32: what candidates are found by
+    settled    the discounts of some items as they are now: what the list is chosen by
+    exposure   (k,) what a showing counts in each slot
     """
-    n_people, n_items = scores.shape
-    weights = np.ones(n_people) if weights is None else np.asarray(weights, dtype=np.float64)
-    slots = min(len(offer.slots), n_items)
-    width = min(max(WIDTH, 2 * slots), n_items)
-    last = offer.exposure[slots - 1]
-    both = (weights[:, None] * scores + last * offer.discount).astype(np.float32)
-    lists = np.empty((n_people, slots), dtype=np.int32)
-    by_value, by_both = (top(torch.from_numpy(table), width)[0].numpy() for table in (scores, both))
-    in_slots = (offer.slots[:slots], offer.exposure[:slots])
-    response_rows(scores, by_value, by_both, weights, offer.discount, *in_slots, lists)
-    k = slots if k is None else k
-    if k <= slots:
-        return lists[:, :k]
-    rows, places = np.nonzero(lists >= 0)
-    both[rows, lists[rows, places]] = -np.inf
-    return np.hstack([lists, top(torch.from_numpy(both), k - slots)[0].numpy().astype(np.int32)])
+    width = min(max(WIDTH, 2 * k), scores.shape[1])
+    columns = candidates(scores, weight, out, discount, width)
+    items, values = columns.items[: columns.ends[0]], columns.values[: columns.ends[0]]
+    discounts = settled(items)
+    chosen = chosen_of(values, discounts, k, exposure)
+    last = values[chosen] + exposure[: len(chosen)] * discounts[chosen]
+    return Page(items[chosen], values[chosen], discounts[chosen], float(last.min(initial=np.inf)))
 
 
-def respond_to(scorer: Scorer, seen: sparse.csr_array, offer: Offer, weights: Array, k: int) -> Array:
-    """`respond` for everybody whom a scorer knows, without what they have seen, block after block.  (n_users, k)"""
-    found = np.empty((scorer.n_users, k), dtype=np.int32)
+def candidates(scores: Array, weight: float, out: Array, discount: Array, width: int) -> Columns:
+    """The candidates of one person, in order of value."""
+    offsets = np.array([0, len(out)])
+    wanted = Wanted(
+        np.array([weight], dtype=np.float32), discount, offsets, out.astype(np.int32), NOBODY, NO_ITEMS, NO_OPENS
+    )
+    by_value = np.full((1, width), -2, dtype=np.int32)
+    size = 2 * width
+    columns = Columns(
+        np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.empty(size, dtype=np.int32),
+        np.empty(size, dtype=np.float32), np.empty(size, dtype=np.uint8),
+    )  # fmt: skip
+    nothing = np.empty((1, 0), dtype=np.int32)
+    find_rows(scores, 0, wanted, by_value, nothing, columns)
+    return columns
 
-    def part(first: int, last: int) -> None:
-        for block in blocks(last - first, scorer.n_items):
-            users = np.arange(first + block.start, first + block.stop)
-            scores = fill_seen(torch.from_numpy(scorer.scores(users)), users, seen, -np.inf).numpy()
-            found[users[0] : users[-1] + 1] = respond(scores, offer, weights[users], k)
 
-    in_parts(part, scorer.n_users)
-    return found
+def chosen_of(values: Array, discounts: Array, k: int, exposure: Array) -> Array:
+    """Which candidates, given in order of value, are the best list.
+
+    The market's own turn of a user: a candidate's "exposure" is its place, so that the table of bonuses says what each
+    of them earns.
+    """
+    n = len(values)
+    columns = Columns(
+        np.zeros(1, dtype=np.int64), np.array([n]), np.arange(n, dtype=np.int32),
+        np.ascontiguousarray(values, dtype=np.float32), np.full(n, KIND, dtype=np.uint8),
+    )  # fmt: skip
+    places = np.arange(n, dtype=np.int64) << ONE_BITS
+    lists = np.full((1, k), -1, dtype=np.int32)
+    slots = np.rint(exposure * ONE).astype(np.int64)
+    take_turns(columns, KIND, 0, 1, Terms(slot_weights(k), slots, np.append(discounts, 0.0)), places, lists)
+    return np.asarray(lists[0][lists[0] >= 0])

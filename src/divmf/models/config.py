@@ -24,6 +24,14 @@ PRESETS: dict[str, dict[str, object]] = {
 }
 
 
+# which settings are of one method alone: given with the other, they would do nothing
+OF_METHOD: dict[str, tuple[str, ...]] = {
+    "market": ("delta", "level", "steepness", "stake", "exposure", "deepest"),
+    "divmf": (
+        "unmask", "unmask_policy", "rows", "columns", "eps", "reg_cov", "reg_skew", "skew_rows", "diversity_k",
+        "mask_seen", "blocks", "diversity_rate", "carry_adam",
+    ),
+}  # fmt: skip
 # settings of models that are trained by epochs; where one is given and no model, the model is softmax
 EPOCH_SETTINGS = (
     "negatives", "batch", "shuffle", "learning_rate", "adam", "l2", "l2_power", "patience", "accuracy_epochs",
@@ -266,6 +274,18 @@ class TrainConfig:
             gone = max(0, epoch - 1 - self.full_rate) / max(1, self.epochs - self.full_rate)
             return (self.learning_rate or SOFTMAX_RATE) * (1 + math.cos(math.pi * gone)) / 2
         return self.learning_rate or 0.001
+
+
+def check_of_method(config: TrainConfig) -> None:
+    """Refuse settings of another method than the one chosen; those of a preset may stay."""
+    usual = TrainConfig(preset=config.preset)
+    for method, names in OF_METHOD.items():
+        changed = [name for name in names if getattr(config, name) != getattr(usual, name)]
+        if method != config.method and changed:
+            raise ValueError(
+                f"{changed[0]}={getattr(config, changed[0])!r} is a setting of method={method!r} and does nothing with"
+                f" method={config.method!r}; leave it out, or choose method={method!r}"
+            )
 
 
 def check(loss: float, phase: str) -> float:

@@ -16,10 +16,11 @@ from divmf.engine.arrays import Array
 from divmf.engine.clock import Clock
 from divmf.engine.device import device_of
 from divmf.kernels.market import ONE
-from divmf.market import solve as solving
 from divmf.market.bonus import Bonus
+from divmf.market.certificate import certify
 from divmf.market.chosen import Chosen
-from divmf.market.columns import WIDTH, Finder, Held
+from divmf.market.columns import WIDER, WIDTH, Finder, Held
+from divmf.market.solve import Market, solve
 from divmf.market.stakes import stake_of, stakes_of
 from divmf.market.values import exposure_weights, slot_weights
 from divmf.models.config import TrainConfig
@@ -229,12 +230,12 @@ class Exchange:
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
         scorer = scorer or run.scorer(Rows.of(split.n_users))
         power = stake_of(split) if config.stake is None else config.stake
-        width = max(WIDTH, 2 * config.k)
+        width = max(WIDTH, WIDER * config.k)
         finder = Finder(scorer, Held.of(split), stakes_of(split.train.matrix, power), width)
         exposure, n_users = exposure_weights(config.k, config.exposure), comm.place(split.n_users).whole
         level = config.level * n_users * float(exposure.sum()) / ONE / split.n_items
         bonus = Bonus(config.delta, level, config.steepness, n_users)
-        self.market = solving.Market(finder, slot_weights(config.k), exposure, bonus)
+        self.market = Market(finder, slot_weights(config.k), exposure, bonus)
         self.spread = self.market.spread
 
     def point(self, rho: float, curve: Curve, before: Point) -> Point:
@@ -242,21 +243,21 @@ class Exchange:
         began = time.perf_counter()
         with self.clock.phase("market"):
             kept = self.run.chosen(before, Rows.of(self.split.n_users))
-            _, start = self.market.own
-            if kept is not None:
-                start = {kind: self.market.lists(items) for kind, items in kept.lists.items()}
-            found = solving.solve(self.market, rho, start)
+            start = self.market.own[1]["valid"] if kept is None else self.market.lists(kept.lists["valid"])
+            found = solve(self.market, rho, start)
+        with self.clock.phase("certificate"):
+            certificate = certify(self.market, found)
         seconds = time.perf_counter() - began
-        chosen = Chosen(found.discount, {kind: lists.items for kind, lists in found.lists.items()})
+        chosen = Chosen(certificate.discount, {kind: lists.items for kind, lists in found.lists.items()})
         with self.clock.phase("validation metrics"):
             valid, test = self.measures(chosen.lists)
         number = 1 + max((point.epoch for point in curve.points if point.phase == DIVERSITY), default=0)
-        point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=found.gap)
+        point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=certificate.gap)
         with self.clock.phase("writing"):
             self.run.record_chosen(point, chosen)
         log.info(
             "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.1f%% of the gain from the optimum",
-            rho, valid["ndcg"], valid["coverage"], valid["gini"], 100 * found.gap,
+            rho, valid["ndcg"], valid["coverage"], valid["gini"], 100 * certificate.gap,
         )  # fmt: skip
         return point
 

@@ -11,7 +11,7 @@ from divmf.data.split import Split
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.market.chosen import Chosen
-from divmf.market.response import Offer, respond_to
+from divmf.market.offer import Offer, respond_to
 from divmf.market.stakes import stake_of, stakes_of
 from divmf.models.accuracy import best_items, scores_of
 from divmf.models.config import TrainConfig
@@ -75,20 +75,23 @@ def folded(scorer: Scorer, learnt: Learnt, people: Histories) -> Scorer:
 
 
 def lists_of(
-    scorer: Scorer, learnt: Learnt, chosen: Chosen | None, split: Split, people: Histories, k: int, slots: int
-) -> TopK:
+    scorer: Scorer, learnt: Learnt, chosen: Chosen | None, split: Split, people: Histories, k: int, slots: int,
+    out: Array | None = None,
+) -> TopK:  # fmt: skip
     """The lists of people with such histories, without what is in them.
 
     chosen   the point of the market, whose discounts count; none for the model alone
     slots    of the lists that the market was solved with
+    out      (n_items,) bool: items that nobody may be shown
     """
     theirs = folded(scorer, learnt, people)
     everybody = np.arange(len(people))
     if chosen is None:
-        items = best_items(theirs, people.met, k, everybody)
+        penalty = None if out is None else np.where(out, np.float32(-np.inf), np.float32(0))
+        items = best_items(theirs, people.met, k, everybody, penalty)
     else:
         offer = Offer.of(chosen.discount, slots, learnt.exposure)
-        items = respond_to(theirs, people.met, offer, weights_of(people, split, learnt.stake), k)
+        items = respond_to(theirs, people.met, offer, weights_of(people, split, learnt.stake), k, out)
     return TopK(items, scores_of(theirs, everybody, items), people.user_ids, split.item_ids)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from divmf.engine.threads import PART_BYTES, PARTS, part_bounds, threads
 from divmf.kernels.rows import rows_at_once
-from divmf.market.columns import KINDS, WIDTH
+from divmf.market.columns import KINDS, WIDER, WIDTH
 from divmf.models.config import TrainConfig
 from divmf.models.steps import batch_shape, is_large, n_steps_of
 
@@ -126,11 +126,11 @@ def curve_only(job: Job) -> Bytes:
     """What a diversity epoch, or a point of the market, adds."""
     config = job.config
     if job.curve_phase == "market":
-        width = min(job.items, max(WIDTH, 2 * config.k))
-        columns = (4 + 4 + 1) * (2 * width + len(KINDS) * config.k) + 16  # item, value, lists it may stand in; where
-        own = (4 + 4 + 1) * 2 * width + 16  # those of the model's own lists are kept
+        width = min(job.items, max(WIDTH, WIDER * config.k))
+        columns = (4 + 4 + 1) * (2 * width + config.k) + 16  # item, value, lists it may stand in; where
+        own = columns  # those of the model's own lists are kept
         lists = 2 * 4 * len(KINDS) * config.k  # and those of the point before
-        candidates = columns + own + lists + 16 + 4 * width + 4 * config.n_dims
+        candidates = columns + own + lists + 4 * width + 4 * config.n_dims
         return {"candidates": candidates * job.own_users, "exposure": 16 * 8 * job.items, "scores": scores(job)}
     kept = min(job.items, config.k + (config.unmask if config.unmask_policy != "none" else 0))
     return {

@@ -53,6 +53,7 @@ from divmf.train.schema import CHOICE, CONFIG, POINT, TUNED, Choice, read_as, re
 # a run may be taken up again with other values of these: they say how far it goes and where, not what it is
 EXTENDABLE = ("diversity_epochs", "device")
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
+FUNCTION = "a function"  # what a run begins from that has no parameters to keep
 OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
 
 
@@ -131,7 +132,9 @@ class Run:
         except ValidationError as error:
             problem = error.errors()[0]
             name = ".".join(map(str, problem["loc"])) or "settings"
-            raise damaged(self.config_file, f"{name}: {problem['msg'].removeprefix('Value error, ')}") from error
+            raise damaged(
+                self.config_file, f"{name}: {problem['msg'].removeprefix('Value error, ').removeprefix('Input ')}"
+            ) from error
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -193,6 +196,8 @@ class Run:
     def scorer(self, rows: Rows | None = None) -> Scorer:
         """What the market's lists are made of: the model before diversifying; rows: of some users alone."""
         if not self.base_file.exists():
+            if read_as(self.config_file, CONFIG)["start"] != FUNCTION:
+                raise damaged(self.base_file, FileNotFoundError())
             raise ValueError(f"{self.folder}: the scores were a function's, which is not kept; call diversify again")
         found = read_tensors(self.base_file, rows, self.sizes)
         if "users" in found:
@@ -393,7 +398,7 @@ def check_same(run: Run, asked: Mapping[str, Any]) -> None:
 def fingerprint_of_model(model: MF | Scorer) -> str:
     """A hash of the parameters a run begins from; of a function there are none."""
     if isinstance(model, Blocks):
-        return "a function"
+        return FUNCTION
     digest = hashlib.blake2b(digest_size=16)
     for tensor in (model.tensors() if isinstance(model, MF) else tensors(model)).values():
         digest.update(tensor.detach().cpu().contiguous().numpy().data)

@@ -30,7 +30,7 @@ Count = Annotated[int, Field(ge=0, le=1 << 31)]
 class PointRow(TypedDict):
     """A line of epochs.jsonl, and picked.json."""
 
-    phase: str
+    phase: Literal["accuracy", "diversity"]
     epoch: Count
     valid: Measured
     test: Measured
@@ -144,5 +144,5 @@ def fitting(path: Path, value: Any, kind: TypeAdapter[Any], where: str = "") -> 
         problem = error.errors()[0]
         place = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "literal")))
         rule = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        raise damaged(path, f"{where}{place or 'it'}: {rule}") from error
+        raise damaged(path, f"{where}{place}: {rule}" if place else f"{where}it {rule}") from error
     return value
