@@ -100,3 +100,28 @@ def test_high_ratings_alone_and_the_latest_share_for_the_test(divmf: Any, rating
         assert said in refused.err
     assert not (tmp_path / "no").exists()
     assert json.loads((tmp_path / "run" / "models.json").read_text())["model"] == "ease"
+
+
+@pytest.mark.parametrize("model", ["ials", "softmax", "ease"])
+def test_yesterdays_model_is_taken_on_with_new_users_and_items(
+    divmf: Any, ratings: Path, tmp_path: Path, model: str
+) -> None:
+    now = pl.read_csv(ratings)
+    gone = [now["user_id"][0], now["item_id"][1]]
+    before = now.sort("timestamp").head(3100).filter(pl.col("user_id") != gone[0], pl.col("item_id") != gone[1])
+    before.write_csv(tmp_path / "before.csv")
+    short = ["--k", 4, "--diversity-epochs", 2, "--hold-out", "20%"]
+    dim = [] if model == "ease" else ["--dim", 8]
+    divmf("train", tmp_path / "before.csv", "-o", tmp_path / "old", *short, "--model", model, *dim, "-q")
+    fresh = divmf("train", ratings, "-o", tmp_path / "fresh", *short, "--model", model, *dim, "--json").json
+    done = divmf("train", ratings, "-o", tmp_path / "new", *short, "--from", tmp_path / "old", "--json")
+    assert done.code == 0, done.err
+    (trial,) = done.json["model"]["tried"]  # nothing is chosen anew
+    old = json.loads((tmp_path / "old" / "models.json").read_text())
+    assert (trial["model"], trial["settings"].get("l2")) == (model, old["settings"]["l2"])
+    assert trial["valid_ndcg"] > 0.85 * fresh["base"]["valid"]["ndcg"]
+    assert library.load(tmp_path / "new").recommend([gone[0]])[0].shape == (1, 4)
+    refused = divmf("train", ratings, "-o", tmp_path / "new", *short)
+    assert "began from another model" in refused.err
+    refused = divmf("train", ratings, "-o", tmp_path / "no", *short, "--from", tmp_path / "old", "--model", "ease")
+    assert "leave --model, --dim and --budget out" in refused.err

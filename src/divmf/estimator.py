@@ -40,7 +40,8 @@ from divmf.models.weights import LARGEST, Rows, Sizes, model_of, read_tensors, w
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.retrieval import recommend
-from divmf.train.final import check_final, final
+from divmf.train.choosing import check_chosen
+from divmf.train.final import final
 from divmf.train.fitting import fit, fit_scores, refine
 from divmf.train.people import Learnt, lists_of
 from divmf.train.runs import Run, versions
@@ -310,7 +311,7 @@ class DivMF(TrainConfig):
         For lists that people will see; they cannot be evaluated, for nothing is left to evaluate them on.
         """
         asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
-        check_final(self.run)
+        check_chosen(self.run)
         chosen = self.at(rule, **asked)  # type: ignore[arg-type]
         return final_of(self.run, chosen.split, chosen.point)
 

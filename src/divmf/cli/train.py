@@ -45,6 +45,14 @@ def train(
     by_time: Columns.by_time = None,
     min_rating: Columns.lowest = None,
     rating: Columns.rating = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Yesterday's run: its model is taken on with its settings, new users and items are added, and nothing"
+            " is chosen anew.",
+        ),
+    ] = None,
     final: Annotated[
         bool,
         typer.Option(
@@ -93,9 +101,10 @@ def train(
         raise ValueError(
             "--split-column takes files with the usual names of columns; leave --user, --item, --time, --min-rating out"
         )
+    before = None if earlier is None else earlier_run(earlier, config)
     columns = Columns(user, item, time, query, split_column, held_share(hold_out), min_rating, rating, by_time)
     split = load_split(out, data, k_core, config.seed, columns, clock)
-    run = train_run(out, output, split, config, masked(data), clock)
+    run = train_run(out, output, split, config, masked(data), clock, before)
     theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     if final:
@@ -190,7 +199,22 @@ def choose(run: Any, split: Any, rule: str | None = None, clock: Clock | None = 
     return run.pick(rule, **criterion)
 
 
-def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None) -> Any:
+def earlier_run(folder: Path, config: TrainConfig) -> Any:
+    """Yesterday's run, if its model can be taken on with these settings."""
+    from divmf.train.choosing import check_chosen
+    from divmf.train.runs import Run
+
+    run = Run.open(folder)
+    check_chosen(run)
+    if config.model != "auto" or config.dim is not None or config.budget is not None:
+        raise ValueError("--from takes the model and its settings from the run; leave --model, --dim and --budget out")
+    return run
+
+
+def train_run(
+    out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None,
+    earlier: Any = None,
+) -> Any:  # fmt: skip
     """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
     clock = clock or Clock()
     with clock.phase("loading libraries"):
@@ -200,12 +224,12 @@ def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: s
     with naming(source):
         check_fits(split, config)
     with clock.phase("writing"):
-        run = Run.start(output, split, config, source)
+        run = Run.start(output, split, config, source, None if earlier is None else earlier.scorer())
     if done := len(run.curve):
         out.note(f"{output}: going on after {done} epochs")
     try:
         with out.progress("model", None) as bar:
-            for point in fit(run, split, config, clock=clock, progress=bar.tell):
+            for point in fit(run, split, config, clock=clock, progress=bar.tell, earlier=earlier):
                 of = None if point.phase == "accuracy" or point.knob else config.diversity_epochs
                 first = {"loss": point.loss or 0.0} if point.knob is None else {"ρ": point.knob}
                 bar.update(point.phase, point.epoch, of, first | {

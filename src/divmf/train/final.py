@@ -8,19 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from divmf.data.ids import numbers_of
 from divmf.data.interactions import Interactions
 from divmf.data.split import Split
-from divmf.engine.arrays import Array
 from divmf.engine.clock import Clock
 from divmf.market.certificate import certify
 from divmf.market.chosen import Chosen
 from divmf.market.solve import solve
 from divmf.market.stakes import stake_of
 from divmf.models.auto import refit
-from divmf.models.ials import SPREAD
-from divmf.models.scorer import Factors, Scorer
+from divmf.models.scorer import Scorer
 from divmf.ranking.curve import Point
+from divmf.train.choosing import check_chosen
 from divmf.train.fitting import Exchange
 from divmf.train.runs import Run
 
@@ -40,18 +38,9 @@ def everything(split: Split) -> Split:
     return Split(whole, nothing, nothing)
 
 
-def check_final(run: Run) -> None:
-    """Refuse a run whose settings cannot be used once more."""
-    if run.choice is None:
-        raise ValueError(
-            f"{run.folder}: its model was trained by epochs until validation converged, and nothing is left to say"
-            " when; --final and --from go with a model that is chosen: auto, ease, ials or softmax"
-        )
-
-
 def final(run: Run, split: Split, point: Point, clock: Clock | None = None) -> tuple[Scorer, Split, Chosen | None]:
     """The model of a run on everything, and its lists at the ρ of a point; no lists where the point has no ρ."""
-    check_final(run)
+    check_chosen(run)
     choice, config, whole = run.choice, run.config, everything(split)
     assert choice is not None
     settings = dict(choice["settings"])
@@ -68,24 +57,3 @@ def final(run: Run, split: Split, point: Point, clock: Clock | None = None) -> t
         lists = found.lists["valid"]
     made = {kind: each.items for kind, each in found.lists.items()}
     return scorer, whole, Chosen(certify(market, found).discount, made)
-
-
-def aligned(earlier: Run, split: Split, seed: int = 0) -> Scorer:
-    """The model of an earlier run for the users and items of now; new ones have small random vectors.
-
-    EASE has no vectors to begin from; it is what it was.
-    """
-    scorer, before = earlier.scorer(), earlier.split
-    if not isinstance(scorer, Factors):
-        return scorer
-    rng, dim = np.random.default_rng(seed), scorer.users.shape[1]
-
-    def table(known: Array, numbers: Array) -> Array:
-        made = rng.normal(0, SPREAD / dim**0.5, (len(numbers), dim)).astype(np.float32)
-        made[numbers >= 0] = known[numbers[numbers >= 0]]
-        return made
-
-    users = table(scorer.users, numbers_of(split.user_ids, before.user_ids))
-    items = numbers_of(split.item_ids, before.item_ids)
-    bias = np.where(items >= 0, scorer.bias[np.maximum(items, 0)], np.float32(0))
-    return Factors.from_arrays(users, table(scorer.items_t.T, items), bias)
