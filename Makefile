@@ -14,7 +14,7 @@ test: lint
 
 # commands killed, stopped, out of room, called twice at once; then launches of several processes on a loaded machine
 faults: $(VENV)/.dev
-	$(BIN)/python tests/faults/faults.py --seed 0 --kills 20
+	$(BIN)/python tests/faults/faults.py --seed 0
 	$(BIN)/python tests/faults/launches.py --launches 60
 
 lint: $(VENV)/.dev

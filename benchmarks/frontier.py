@@ -44,7 +44,7 @@ HELD_OUT = {
     "fifth": "a fifth of every user's interactions is held out for the test, a tenth for validation, drawn at random",
     "one": "one interaction of every user is held out for the test, one for validation: the last, if times are known",
 }
-BASES: dict[str, dict[str, Any]] = {"softmax": {}, "bpr": {"preset": "paper"}}
+BASES: dict[str, dict[str, Any]] = {"softmax": {"accuracy_epochs": 40}, "bpr": {"preset": "paper"}}
 SEEDS, KS = (0, 1, 2), (5, 10)
 # candidates a user that rerankers choose from, for more reach more of the catalogue; and how many at the most, for some
 # are too slow for many, and the strongest is fast
@@ -167,7 +167,7 @@ def trained(place: Place, split: Split) -> Recommender:
 def floor_of(place: Place, split: Split, k: int) -> float:
     """The test nDCG at which a curve may end: enough is lost from the less accurate base, so from the other too."""
     held, models = split.test.matrix, [trained(replace(place, base=base), split) for base in BASES]
-    return (1 - DEEPEST) * min(measured(model.lists(k, seen="train+valid"), held)[-1].mean() for model in models)
+    return (1 - DEEPEST) * min(measured(model.lists(k=k, seen="train+valid"), held)[-1].mean() for model in models)
 
 
 def chosen(place: Place, name: str, model: Recommender, split: Split) -> dict[str, Any]:
@@ -253,7 +253,7 @@ Lists = Iterator[tuple[float, float, TopK]]
 def own_lists(name: str, model: Recommender, split: Split, k: int, settings: Mapping[str, Any], part: str) -> Lists:
     """The model's own lists, then those of every point of the diversity phase."""
     seen: Any = "train+valid" if part == "test" else "train"
-    phases: dict[str, Any] = {"accuracy": "bpr", "accuracy_epochs": 0, "diversity_epochs": LONGEST, "deepest": 1.0}
+    phases: dict[str, Any] = {"model": "bpr", "accuracy_epochs": 0, "diversity_epochs": LONGEST, "deepest": 1.0}
     phases["stake"] = stake_of(split)
     config = TrainConfig(method=name, k=k, dim=model.weights.dim, **phases, **settings)
     with tempfile.TemporaryDirectory() as folder:
@@ -269,9 +269,9 @@ def reranked_lists(
 ) -> Lists:
     """The lists of a reranker over its grid."""
     seen: Any = "train+valid" if part == "test" else "train"
-    method, candidates = METHODS[name], model.lists(min(settings["candidates"], split.n_items), seen=seen)
+    method, candidates = METHODS[name], model.lists(k=min(settings["candidates"], split.n_items), seen=seen)
     given = {key: value for key, value in settings.items() if key != "candidates"}
-    lowest = lowest_scores(model.weights, split.seen if part == "test" else split.train.matrix)
+    lowest = lowest_scores(model.scoring, split.seen if part == "test" else split.train.matrix)
     for knob in method.grid:
         lists = method.run(candidates, k, {**given, method.knob: knob}, split.train, seed=0, lowest=lowest)
         yield float(knob), np.nan, lists

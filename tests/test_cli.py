@@ -150,14 +150,14 @@ def test_rho_is_refused_for_a_run_of_the_papers_method(divmf: Any, text_run: Pat
     ]
 
 
-@pytest.mark.parametrize("flags", [[], ["--method", "divmf"], ["--accuracy", "bpr"]])
+@pytest.mark.parametrize("flags", [[], ["--method", "divmf"], ["--model", "bpr"]])
 def test_the_alternating_schedule_asks_for_the_papers_method(
     divmf: Any, log: Path, tmp_path: Path, flags: list[str]
 ) -> None:
     done = divmf("train", log, "-o", tmp_path / "run", "--schedule", "alternating", *flags)
     assert (done.code, done.out) == (2, "")
     assert len(done.err.splitlines()) == 1
-    assert "alternating schedule is the paper's; set accuracy to bpr or mse, and method to divmf" in done.err
+    assert "alternating schedule is the paper's; set model to bpr or mse, and method to divmf" in done.err
     assert not (tmp_path / "run").exists()
 
 
@@ -170,7 +170,7 @@ def test_the_papers_method_can_be_named_by_its_parts(divmf: Any, log: Path, tmp_
         *QUICK[:-2],
         "--method",
         "divmf",
-        "--accuracy",
+        "--model",
         "bpr",
         "--shuffle",
         "triples",
@@ -606,3 +606,11 @@ def test_work_without_end_is_refused(divmf: Any, run_folder: Path, tmp_path: Pat
     assert done.code == 2
     assert said in done.err
     assert not (tmp_path / "new").exists()
+
+
+def test_settings_that_do_not_go_together_are_one_sentence(divmf: Any, tmp_path: Path) -> None:
+    # it said "=ArgsKwargs((), {…}) is not possible: it the joint schedule is the paper's"
+    done = divmf("train", "synthetic:60x40x900", "-o", tmp_path / "run", "--schedule", "joint")
+    assert done.code == 2
+    assert done.err.startswith("divmf: the joint schedule is the paper's; ")
+    assert not (tmp_path / "run").exists()

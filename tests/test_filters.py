@@ -45,8 +45,8 @@ def test_a_list_holds_k_allowed_items_wherever_k_are_left(
     chosen: divmf.Recommender, split: divmf.Split, seed: int, n_out: int, k: int
 ) -> None:
     out = np.random.default_rng(seed).choice(split.item_ids.to_numpy(), n_out, replace=False).tolist()
-    lists = chosen.lists(k, exclude=out)
-    shown = chosen.lists(k, items=[item for item in split.item_ids if item not in set(out)])
+    lists = chosen.lists(k=k, exclude=out)
+    shown = chosen.lists(k=k, items=[item for item in split.item_ids if item not in set(out)])
     assert np.array_equal(lists.items, shown.items)
     for user, row in enumerate(lists.items):
         named = [split.item_ids[int(item)] for item in row if item >= 0]
@@ -56,25 +56,25 @@ def test_a_list_holds_k_allowed_items_wherever_k_are_left(
 
 
 def test_what_is_not_blocked_stays_in_its_order_and_the_next_best_follow(chosen: divmf.Recommender) -> None:
-    plain = chosen.lists(K)
+    plain = chosen.lists(k=K)
     first = chosen.split.item_ids[int(plain.items[0, 0])]
-    without = chosen.lists(K, exclude=[first])
+    without = chosen.lists(k=K, exclude=[first])
     kept = [row[row != plain.items[0, 0]].tolist() for row in plain.items]
     assert all(list(row[: len(kept[user])]) == kept[user] for user, row in enumerate(without.items))
-    longer = chosen.lists(K + 1, exclude=[first])
+    longer = chosen.lists(k=K + 1, exclude=[first])
     assert np.array_equal(longer.items[:, :K], without.items)
 
 
 def test_pairs_are_left_out_of_their_users_lists_alone(chosen: divmf.Recommender, split: divmf.Split) -> None:
-    plain = chosen.lists(K)
+    plain = chosen.lists(k=K)
     user, item = split.user_ids[3], split.item_ids[int(plain.items[3, 0])]
-    made = chosen.lists(K, exclude=pl.DataFrame({"user_id": [user], "item_id": [item]}))
+    made = chosen.lists(k=K, exclude=pl.DataFrame({"user_id": [user], "item_id": [item]}))
     assert plain.items[3, 0] not in made.items[3]
     assert (made.items[3] >= 0).all()
     others = np.arange(split.n_users) != 3
     assert np.array_equal(made.items[others], plain.items[others])
     allowed = [split.item_ids[number] for number in range(split.n_items) if number not in split.seen[[3]].indices][:6]
-    mine = chosen.lists(K, items=pl.DataFrame({"user_id": [user] * 6, "item_id": allowed}))
+    mine = chosen.lists(k=K, items=pl.DataFrame({"user_id": [user] * 6, "item_id": allowed}))
     assert {split.item_ids[int(number)] for number in mine.items[3]} <= set(allowed)
     assert np.array_equal(mine.items[others], plain.items[others])
 
@@ -129,7 +129,7 @@ def test_conditions_that_do_not_work_say_so_in_one_line(expression: str, says: s
 )
 def test_wrong_filters_are_named(chosen: divmf.Recommender, given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says) as caught:
-        chosen.lists(K, **given)
+        chosen.lists(k=K, **given)
     assert "\n" not in str(caught.value)
 
 

@@ -75,7 +75,7 @@ def test_a_curve_may_end_where_enough_is_lost_from_the_less_accurate_model(
     ignorant = MF(torch.zeros(n_users, dim), torch.zeros(model.split.n_items, dim), torch.zeros(model.split.n_items))
     models = {"softmax": model, "bpr": Recommender(ignorant, model.split, model.point, 5)}
     monkeypatch.setattr(frontier, "trained", lambda place, split: models[place.base])
-    lists = models["bpr"].lists(5, seen="train+valid")
+    lists = models["bpr"].lists(k=5, seen="train+valid")
     held, reached = model.split.test.matrix, []
     for user in range(n_users):  # one test item a user
         ranks = [rank for rank, item in enumerate(lists.items[user].tolist()) if held[user, item]]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from divmf.ranking.curve import Curve, Point
     from divmf.ranking.lists import TopK
     from divmf.ranking.metrics import Estimate, compare, evaluate, measure
+    from divmf.serve.live import Live
 
 __version__ = version("divmf")
 
@@ -32,6 +33,7 @@ _HOME = {
     "Curve": "ranking.curve", "Point": "ranking.curve",
     "DivMF": "estimator", "Recommender": "estimator", "diversify": "estimator", "load": "estimator",
     "Interactions": "data.interactions",
+    "Live": "serve.live",
     "Estimate": "ranking.metrics", "compare": "ranking.metrics", "evaluate": "ranking.metrics",
     "measure": "ranking.metrics",
     "MF": "models.mf",
@@ -43,7 +45,8 @@ _HOME = {
 _ROOMS = {"datasets": "data.datasets", "rerank": "rerank"}
 
 __all__ = [
-    "MF", "Curve", "DivMF", "Estimate", "Interactions", "Point", "Recommender", "Rules", "Split", "TopK", "TrainConfig",
+    "MF", "Curve", "DivMF", "Estimate", "Interactions", "Live", "Point", "Recommender", "Rules", "Split", "TopK",
+    "TrainConfig",
     "TrainingDiverged", "compare", "datasets", "diversify", "evaluate", "hold_out", "leave_one_out", "load", "measure",
     "rerank",
 ]  # fmt: skip

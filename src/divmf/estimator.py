@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -27,7 +28,7 @@ from divmf.engine.arrays import Array
 from divmf.engine.files import put_folder, write_json
 from divmf.market.chosen import Chosen
 from divmf.models.accuracy import best_items, scores_of
-from divmf.models.config import STRICT, TrainConfig
+from divmf.models.config import STRICT, TrainConfig, check_of_method
 from divmf.models.mf import MF
 from divmf.models.scorer import Blocks, Factors, Scorer
 from divmf.models.stored import from_tensors, tensors
@@ -78,8 +79,11 @@ class Recommender:
         shown = ", ".join(f"{name} {self.point.valid[name]:.4g}" for name in ("ndcg", "coverage", "gini"))
         return f"Recommender({self.point.name}; validation {shown})"
 
+    def _repr_html_(self) -> str:
+        return self.point._repr_html_()
+
     def lists(
-        self, k: int | None = None, users: Sequence[Any] | pl.Series | None = None, seen: Seen = "train+valid",
+        self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *, seen: Seen = "train+valid",
         exclude: Any = None, items: Any = None,
     ) -> TopK:  # fmt: skip
         """The k best items of each user (of all users if none are named) that the user has not met.
@@ -94,6 +98,8 @@ class Recommender:
         k = self.k if k is None else k
         if not 1 <= k <= self.split.n_items:
             raise ValueError(f"k={k} must be from 1 to the number of items, {self.split.n_items}")
+        if isinstance(users, int):
+            raise ValueError(f"users={users!r} is one value; give a sequence of user ids, and the length as k=…")
         rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
         met, blocked = seen_matrix(self.split, seen), self.blocked(exclude, items)
         if blocked is None and self.chosen is None and (self.scorer is None or isinstance(self.scorer, Factors)):
@@ -123,7 +129,7 @@ class Recommender:
         return self.scorer or Factors.of(self.weights)
 
     def recommend(
-        self, users: Sequence[Any] | pl.Series, k: int | None = None, seen: Seen = "train+valid",
+        self, users: Sequence[Any] | pl.Series, k: int | None = None, *, seen: Seen = "train+valid",
         exclude: Any = None, items: Any = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """Original ids and scores of the best items, a row a user: two arrays (users, k).
@@ -131,17 +137,17 @@ class Recommender:
         Where a user has fewer items left, the id is −1 (None for string ids or negative ones) and the score −inf.
         exclude, items: see `lists`
         """
-        lists = self.lists(k, users, seen, exclude, items)
+        lists = self.lists(users, k, seen=seen, exclude=exclude, items=items)
         ids = lists.item_ids.to_numpy()
         none: Any = -1 if ids.dtype.kind == "i" and ids.min(initial=0) >= 0 else None
         return np.where(lists.items >= 0, ids[lists.items], none), lists.scores
 
     def recommend_frame(
-        self, k: int | None = None, users: Sequence[Any] | None = None, seen: Seen = "train+valid",
+        self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *, seen: Seen = "train+valid",
         exclude: Any = None, items: Any = None,
     ) -> pl.DataFrame:  # fmt: skip
         """user_id, item_id, score, rank (from 1): all users, or the ones named; exclude, items: see `lists`."""
-        return self.lists(k, users, seen, exclude, items).frame
+        return self.lists(users, k, seen=seen, exclude=exclude, items=items).frame
 
     def save(self, folder: str | Path) -> None:
         """Write the model, its ids and its users' interactions into a folder; nothing is pickled."""
@@ -168,7 +174,7 @@ class Recommender:
         comm.meet()
 
 
-@settings(frozen=True, kw_only=True, config=STRICT)
+@settings(frozen=True, kw_only=True, repr=False, config=STRICT)
 class DivMF(TrainConfig):
     """Matrix factorization, first trained for accuracy, then made diverse: by the exposure market, or as in the paper.
 
@@ -176,9 +182,22 @@ class DivMF(TrainConfig):
     self; what was learnt is in `curve`, and `at` chooses a point of it.
     """
 
+    def __repr__(self) -> str:
+        defaults = TrainConfig()
+        set_here = [f"{item.name}={getattr(self, item.name)!r}" for item in fields(TrainConfig)
+                    if getattr(self, item.name) != getattr(defaults, item.name)]  # fmt: skip
+        fitted = f"fitted, {len(self.curve)} points" if hasattr(self, "run_") else "not fitted"
+        return f"DivMF({', '.join(set_here)}; {fitted})" if set_here else f"DivMF({fitted})"
+
+    def _repr_html_(self) -> str:
+        return self.curve._repr_html_() if hasattr(self, "run_") else escape(repr(self))
+
     def fit(self, split: Split, run: str | Path | None = None) -> Self:
         """Train on a split. run: a folder that keeps every epoch, so a stopped fit can go on; else a temporary one."""
         return self._train(split, run, None)
+
+    def __post_init__(self) -> None:
+        check_of_method(self)
 
     def _train(self, split: Split, run: str | Path | None, start: MF | None) -> Self:
         if not isinstance(split, Split):
@@ -243,9 +262,9 @@ class DivMF(TrainConfig):
         """`at(ndcg_drop=0.05).recommend(…)`: the usual operating point."""
         return self.at(ndcg_drop=0.05).recommend(users, k)
 
-    def recommend_frame(self, k: int | None = None) -> pl.DataFrame:
+    def recommend_frame(self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None) -> pl.DataFrame:
         """`at(ndcg_drop=0.05).recommend_frame(…)`: the usual operating point."""
-        return self.at(ndcg_drop=0.05).recommend_frame(k)
+        return self.at(ndcg_drop=0.05).recommend_frame(users, k)
 
     def save(self, folder: str | Path) -> None:
         """`at(ndcg_drop=0.05).save(…)`: the usual operating point. The whole curve lives in the run folder."""
@@ -288,7 +307,9 @@ def load(folder: str | Path) -> Recommender:
         run = Run.open(folder)
         split = run.split
         return Recommender.at(run, run.picked, split)
-    raise ValueError(f"{folder} is neither a saved model nor a run folder")
+    raise ValueError(
+        f"{folder} is neither a saved model nor a run folder; make one with `divmf train DATA -o {folder}`"
+    )
 
 
 def diversify(
@@ -344,7 +365,7 @@ def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings
     """The market on the scores of any model."""
     if not hasattr(scorer, "scores"):
         if not callable(scorer):
-            raise ValueError(f"a {type(scorer).__name__} does not score; give a Scorer, or a function of user numbers")
+            raise ValueError(f"{scorer!r:.100} does not score; give a Scorer, or a function of user numbers")
         scorer = Blocks(scorer, split.n_users, split.n_items)
     if (there := (scorer.n_users, scorer.n_items)) != (split.n_users, split.n_items):
         raise ValueError(

@@ -30,9 +30,9 @@ def wanted_items(item_ids: Any, items: Path | None, where: str | None, catalog: 
         return items
     if catalog is None:
         raise ValueError(f"--where {where!r} looks into the catalog; name its file with --catalog")
-    from divmf.cli.inputs import naming
     from divmf.data.catalogs import holds, of_items, read_items
     from divmf.data.filters import Filters
+    from divmf.engine.files import naming
 
     with naming(catalog):
         table = of_items(read_items(catalog), item_ids)

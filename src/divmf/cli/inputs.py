@@ -1,7 +1,6 @@
 """How a command line names data: the same options and the same errors for every command."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ import typer
 
 from divmf.cli.console import Out
 from divmf.engine.clock import Clock
+from divmf.engine.files import naming
 from divmf.engine.masking import masked
 
 
@@ -93,17 +93,6 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, cl
         few = "nothing in the time of the test" if columns.time_cut else few
         out.note(f"{masked(data)}: {only:,} users have {few}: learnt from, not tested")
     return split if read.share or comm.size() == 1 else split.of_process(comm.rank(), comm.size())
-
-
-@contextmanager
-def naming(path: Path | None) -> Iterator[None]:
-    """Errors about what a file holds begin with its name."""
-    try:
-        yield
-    except ValueError as error:
-        if path is None or str(path) in str(error):
-            raise
-        raise ValueError(f"{path}: {error}") from error
 
 
 def read_users(path: Path, known: Any) -> Any:

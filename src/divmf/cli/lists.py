@@ -9,8 +9,9 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, wanted_items
-from divmf.cli.inputs import naming, read_users
+from divmf.cli.inputs import Columns, read_users
 from divmf.cli.options import command
+from divmf.engine.files import naming
 
 log = logging.getLogger(__name__)
 ENDS = 5  # groups shown of those with the most and with the least
@@ -26,7 +27,7 @@ def recommend(
     ],
     k: Annotated[int | None, typer.Option("--k", "-k", help="Items per list; the run's own k if not given.")] = None,
     users: Annotated[Path | None, typer.Option(help="A file of user ids; all users if not given.")] = None,
-    epoch: Annotated[int | None, typer.Option(help="This epoch instead of the picked point; 0 is MF.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="This epoch instead of the picked point; 0 is the model.")] = None,
     seen: Annotated[
         str, typer.Option(help="What stays out of a list: 'train+valid' (so that a test can find its item), 'train',"
                           " or 'all' for lists that people will see.")
@@ -61,7 +62,7 @@ def recommend(
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
     wanted = None if users is None else read_users(users, chosen.split.train)
     only = wanted_items(chosen.split.item_ids, items, where, catalog)
-    lists = chosen.lists(k, wanted, seen, exclude, only)  # type: ignore[arg-type]
+    lists = chosen.lists(wanted, k, seen=seen, exclude=exclude, items=only)  # type: ignore[arg-type]
     (write_part if as_parts else write_table)(lists.frame, output)
     n_lists = int(comm.total(len(lists)))
     out.say(f"wrote {output}: {n_lists:,} lists of {lists.width} ({chosen.point.name})")
@@ -75,7 +76,7 @@ def evaluate(
     test: Annotated[Path, typer.Option(help="What the users really met: user_id, item_id.")],
     catalog: Annotated[Path, typer.Option(help="All items there are: a file with an item column.")],
     k: Annotated[
-        int | None, typer.Option(help="Length of the lists to measure; as long as they are, if not given.")
+        int | None, typer.Option("--k", "-k", help="Length of the lists to measure; all of them, if not given.")
     ] = None,
     train: Annotated[Path | None, typer.Option(help="Training interactions: adds the popularity metrics.")] = None,
     resamples: Annotated[int, typer.Option(max=100_000, help="Bootstrap resamples for the 95% intervals.")] = 200,
@@ -83,16 +84,26 @@ def evaluate(
     groups: Annotated[
         str | None, typer.Option(help="A column of the catalog, such as seller: who gets how much, and who is starved.")
     ] = None,
+    user: Columns.user = None,
+    item: Columns.item = None,
 ) -> None:
-    """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalogue, with 95% intervals."""
-    from divmf.data.catalogs import read_items
+    """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalog, with 95% intervals.
+
+    --user and --item name the columns of LISTS. Example:
+
+      divmf evaluate lists.csv --test later.csv --catalog items.csv -k 10
+    """
+    from divmf.data.catalogs import ids_of, read_items
     from divmf.data.interactions import Interactions
     from divmf.ranking.groups import GroupExposure, Groups
     from divmf.ranking.lists import TopK, popularity_of
-    from divmf.ranking.metrics import METRICS, estimate
+    from divmf.ranking.metrics import METRICS, coverage_ceiling, estimate
+    from divmf.ranking.slots import exposure_by_slots
 
     items = read_items(catalog)
-    given, held_out = TopK.read(lists, items), Interactions.read(test)
+    with naming(catalog):
+        item_ids = ids_of(items)
+    given, held_out = TopK.read(lists, item_ids, user, item), Interactions.read(test)
     with naming(catalog):
         grouped = None if groups is None else Groups.read(items, groups, given.item_ids)
     with naming(test):
@@ -108,8 +119,17 @@ def evaluate(
         [METRICS[name].label, value, f"{value.low:.4f} … {value.high:.4f}", METRICS[name].definition]
         for name, value in found.items()
     ]
-    title = f"{lists}: {len(given):,} lists, k = {k}, catalogue of {given.n_items:,} items"
+    ceiling = coverage_ceiling(int(given.head(k).lengths.sum()), given.n_items)
+    title = (
+        f"{lists}: {len(given):,} lists, k = {k}, catalog of {given.n_items:,} items; coverage at most {ceiling:.4f}"
+    )
     out.table(title, ["", "value", "95% interval", "definition"], rows)
+    slots = exposure_by_slots(given, k)
+    named = {"coverage": "coverage", "coverage_ceiling": "at most", "entropy": "entropy", "gini": "Gini"}
+    shown = [[where, *(values[name] for name in named)] for where, values in slots.items()]
+    out.table(
+        "\nwhere in the lists (by attention, a showing in slot r counts 1/log2(r + 1))", ["", *named.values()], shown
+    )
     by_group = {}
     if grouped is not None:
         exposure = GroupExposure(grouped, given.head(k).counts, popularity)
@@ -117,8 +137,8 @@ def evaluate(
         by_group = {"groups": exposure.document()}
     out.result({
         "k": k, "users": len(given), "catalog": given.n_items, **by_group,
-        **{name: float(value) for name, value in found.items()},
-        "intervals": {name: [value.low, value.high] for name, value in found.items()},
+        **{name: float(value) for name, value in found.items()}, "coverage_ceiling": ceiling,
+        "slots": slots, "intervals": {name: [value.low, value.high] for name, value in found.items()},
     })  # fmt: skip
 
 

@@ -8,8 +8,9 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, wanted_items
-from divmf.cli.inputs import naming, positive_share
+from divmf.cli.inputs import Columns, positive_share
 from divmf.cli.options import command
+from divmf.engine.files import naming
 
 
 @command(app, "rerank")
@@ -23,7 +24,7 @@ def rerank(
         str | None, typer.Option(help="The reranker, market if none is named; `divmf rerank --list` shows them.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the lists of k go.")] = None,
-    k: Annotated[int, typer.Option(help="Items per list.")] = 5,
+    k: Annotated[int, typer.Option("--k", "-k", help="Items per list.")] = 5,
     train: Annotated[Path | None, typer.Option(help="Training interactions, for the methods that use them.")] = None,
     run: Annotated[
         Path | None,
@@ -43,10 +44,12 @@ def rerank(
     show_methods: Annotated[
         bool, typer.Option("--list", help="The methods, their knobs and where they are from.")
     ] = False,
+    user: Columns.user = None,
+    item: Columns.item = None,
 ) -> None:
-    """Rerank any model's lists for aggregate diversity.
+    """Rerank any model's lists for aggregate diversity; --user and --item name the columns of LISTS.
 
-    Example: divmf rerank wide.parquet --replace 20% --k 5 -o lists.parquet
+    Example: divmf rerank wide.parquet --replace 20% -k 5 -o lists.parquet
     """
     if show_methods:
         list_methods(out, method)
@@ -61,20 +64,22 @@ def rerank(
             raise ValueError(f"--replace {replace} goes with --method market; {method} has --set and a knob of its own")
         settings_given = [*(settings_given or []), f"replace={positive_share(replace, '--replace')}"]
     assert output is not None
-    from divmf.data.catalogs import read_items
+    from divmf.data.catalogs import ids_of, read_items
     from divmf.data.ids import numbers_of
     from divmf.data.interactions import Interactions
     from divmf.data.outputs import LISTS, protect
     from divmf.data.tables import check_writable, write_table
     from divmf.ranking.lists import TopK
-    from divmf.ranking.metrics import coverage, entropy, gini
+    from divmf.ranking.metrics import coverage, coverage_ceiling, entropy, gini
     from divmf.rerank import find_method, parse_settings
 
     chosen = find_method(method)
     given = parse_settings(chosen.function, settings_given or [])
     check_writable(output)
     protect(output, [lists, train, catalog, exclude, items], LISTS)
-    wide = TopK.read(lists, None if catalog is None else read_items(catalog))
+    with naming(catalog):
+        item_ids = None if catalog is None else ids_of(read_items(catalog))
+    wide = TopK.read(lists, item_ids, user, item)
     wide = wide.filtered(exclude, wanted_items(wide.item_ids, items, where, catalog))
     met = None if train is None else Interactions.read(train)
     if met is not None:
@@ -86,17 +91,19 @@ def rerank(
         made = chosen.run(wide, k, given, met, seed, lowest)
     if catalog is None:
         out.note(
-            f"the catalogue is taken for the {wide.n_items:,} items in {lists}; with --catalog it is all there are"
+            f"the {wide.n_items:,} items in {lists} are taken for the whole catalog; with --catalog it is all there are"
         )
     write_table(made.frame, output)
     before, after = wide.head(k).counts, made.counts
     rows = [[name, function(before), function(after)] for name, function in
             (("coverage", coverage), ("entropy", entropy), ("gini", gini))]  # fmt: skip
-    out.table(f"wrote {output}: {len(made):,} lists of {k}", ["", "the model's own", method], rows)
+    ceiling = coverage_ceiling(int(made.lengths.sum()), made.n_items)
+    title = f"wrote {output}: {len(made):,} lists of {k}; coverage at most {ceiling:.4f}"
+    out.table(title, ["", "the model's own", method], rows)
     short = int((made.lengths < k).sum())  # the library has warned of them
     out.result({
         "output": str(output), "method": method, "settings": given, "users": len(made), "k": k, "short": short,
-        "catalog": made.n_items, **{name: after_value for name, _, after_value in rows},
+        "catalog": made.n_items, "coverage_ceiling": ceiling, **{name: after_value for name, _, after_value in rows},
         "before": {name: before_value for name, before_value, _ in rows},
     })  # fmt: skip
 
@@ -108,7 +115,7 @@ def lowest_of_run(folder: Path, wide: Any) -> Any:
 
     run = Run.open(folder)
     split = run.split
-    return lowest_scores(run.model(run.curve.base), split.known)[split.train.user_numbers(wide.user_ids)]
+    return lowest_scores(run.scorer(), split.known)[split.train.user_numbers(wide.user_ids)]
 
 
 def list_methods(out: Out, name: str | None) -> None:

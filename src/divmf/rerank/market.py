@@ -72,17 +72,17 @@ class Solved:
         """The lists at ρ, by way of smaller ones.  (n_lists, k)"""
         from divmf.market.solve import solve
 
-        _, found = self.market.own
+        found = self.market.own[1]["all"]
         for each in path_to(rho):
-            found = solve(self.market, each * (self.market.spread or 1.0), found).lists
-        return found["all"].items
+            found = solve(self.market, each * (self.market.spread or 1.0), found).lists["all"]
+        return found.items
 
     def replacing(self, most: float) -> Array:
         """The lists at the largest ρ found that give at most so large a fraction of the slots to other items."""
         from divmf.market.solve import solve
 
-        _, start = self.market.own
-        own, low, high, unit = start["all"].items, 0.0, FIRST, self.market.spread or 1.0
+        start = self.market.own[1]["all"]
+        own, low, high, unit = start.items, 0.0, FIRST, self.market.spread or 1.0
         kept, at = start, start
 
         def replaced(items: Array) -> float:
@@ -90,18 +90,18 @@ class Solved:
             return 1 - float(np.sum(stays)) / max(1, int((own >= 0).sum()))
 
         while high < 1e6:
-            at = solve(self.market, high * unit, kept).lists
-            if replaced(at["all"].items) > most:
+            at = solve(self.market, high * unit, kept).lists["all"]
+            if replaced(at.items) > most:
                 break
             kept, low, high = at, high, high * STEPS
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            at = solve(self.market, middle * unit, kept).lists
-            if replaced(at["all"].items) > most:
+            at = solve(self.market, middle * unit, kept).lists["all"]
+            if replaced(at.items) > most:
                 high = middle
             else:
                 kept, low = at, middle
-        return kept["all"].items
+        return kept.items
 
 
 def path_to(rho: float) -> Iterator[float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from inspect import Parameter, signature
 from math import inf
 from typing import Any
@@ -29,6 +30,8 @@ from divmf.rerank.sinkhorn import sinkhorn
 from divmf.rerank.uimatch import uimatch
 from divmf.rerank.xquad import xquad
 
+NEEDS = {"flow": "ortools"}  # the module that an extra of the package brings
+
 
 @dataclass(frozen=True)
 class Method:
@@ -52,6 +55,13 @@ class Method:
     def name(self) -> str:
         """The name of the function, and of the method on the command line."""
         return self.function.__name__
+
+    @property
+    def missing(self) -> str:
+        """What must be installed before the method can run; nothing if it can."""
+        return (
+            f"it needs `pip install 'divmf[{self.extra}]'`" if self.extra and not find_spec(NEEDS[self.extra]) else ""
+        )
 
     @property
     def summary(self) -> str:

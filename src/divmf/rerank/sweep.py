@@ -8,11 +8,13 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import torch
 from scipy import sparse
 
 from divmf.data.split import Split
 from divmf.engine.arrays import Array
 from divmf.models.mf import MF
+from divmf.models.scorer import Factors, Scorer
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import METRICS, found_in, measure
@@ -103,17 +105,17 @@ def diversity_points(
         yield Point(method.name, epoch, found, found, knob=float(value), seconds=seconds)
 
 
-def lowest_scores(model: MF, seen: sparse.csr_array) -> Array:
+def lowest_scores(model: MF | Scorer, seen: sparse.csr_array) -> Array:
     """Each user's lowest score of all items not seen; 0 for a user who has seen all.  (n_users,)"""
-    lowest = np.empty(model.n_users)
-    for rows in blocks(model.n_users, model.n_items):
-        scores = model.scores(rows).detach()
-        fill_seen(scores, np.arange(rows.start, rows.stop), seen, np.inf)
-        lowest[rows] = scores.min(dim=1).values.cpu().numpy()
+    scorer = Factors.of(model) if isinstance(model, MF) else model
+    lowest = np.empty(scorer.n_users)
+    for rows in blocks(scorer.n_users, scorer.n_items):
+        users = np.arange(rows.start, rows.stop)
+        lowest[rows] = fill_seen(torch.from_numpy(scorer.scores(users)), users, seen, np.inf).numpy().min(axis=1)
     return np.where(np.isfinite(lowest), lowest, 0.0)
 
 
-def lowest_of_parts(model: MF, split: Split) -> dict[str, Array]:
+def lowest_of_parts(model: MF | Scorer, split: Split) -> dict[str, Array]:
     """`lowest_scores` where lists for the validation are made, and where lists for the test are."""
     return {"valid": lowest_scores(model, split.train.matrix), "test": lowest_scores(model, split.seen)}
 

@@ -7,7 +7,8 @@ epochs.jsonl           a line an epoch: its point of the curve
 points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's discounts and lists (market);
                        000 is the model before diversifying
 points/adam.safetensors where the diversity phase begins with them: Adam's moments of that model
-tuned.json             settings chosen on validation, and what was tried
+models.json            the model that was chosen on validation, its settings, and what was tried
+tuned.json             of a softmax trained by epochs: settings chosen on validation, and what was tried
 state.safetensors      weights and optimiser after the last epoch, to resume from
 picked.json            the operating point chosen
 """
@@ -47,11 +48,12 @@ from divmf.models.weights import (
     write_tensors,
 )
 from divmf.ranking.curve import ACCURACY, Curve, Point
-from divmf.train.schema import CONFIG, POINT, TUNED, read_as, read_lines_as, whole_lines
+from divmf.train.schema import CHOICE, CONFIG, POINT, TUNED, Choice, read_as, read_lines_as, whole_lines
 
 # a run may be taken up again with other values of these: they say how far it goes and where, not what it is
 EXTENDABLE = ("diversity_epochs", "device")
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
+FUNCTION = "a function"  # what a run begins from that has no parameters to keep
 OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
 
 
@@ -130,7 +132,9 @@ class Run:
         except ValidationError as error:
             problem = error.errors()[0]
             name = ".".join(map(str, problem["loc"])) or "settings"
-            raise damaged(self.config_file, f"{name}: {problem['msg'].removeprefix('Value error, ')}") from error
+            raise damaged(
+                self.config_file, f"{name}: {problem['msg'].removeprefix('Value error, ').removeprefix('Input ')}"
+            ) from error
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -186,6 +190,8 @@ class Run:
     def scorer(self, rows: Rows | None = None) -> Scorer:
         """What the market's lists are made of: the model before diversifying; rows: of some users alone."""
         if not self.base_file.exists():
+            if read_as(self.config_file, CONFIG)["start"] != FUNCTION:
+                raise damaged(self.base_file, FileNotFoundError())
             raise ValueError(f"{self.folder}: the scores were a function's, which is not kept; call diversify again")
         found = read_tensors(self.base_file, rows, self.sizes)
         if "users" in found:
@@ -198,11 +204,28 @@ class Run:
             raise damaged(self.base_file, f"scores of {scorer.n_users:,} users for {scorer.n_items:,} items")
         return scorer
 
-    def record_scorer(self, point: Point, scorer: Scorer) -> None:
-        """Keep what the market begins from, if it can be kept, and its point."""
+    def record_scorer(self, scorer: Scorer) -> None:
+        """Keep what the market begins from, if it can be kept."""
         if not isinstance(scorer, Blocks):
             write_tensors(self.base_file, tensors(scorer))
-        self.append(point)
+
+    @property
+    def models_file(self) -> Path:
+        """Where the model that was chosen is described, with all that was tried."""
+        return self.folder / "models.json"
+
+    @property
+    def choice(self) -> Choice | None:
+        """The model that was chosen, with its settings, and what was tried; none, if it was trained by epochs."""
+        if not self.models_file.exists():
+            return None
+        found: Choice = read_as(self.models_file, CHOICE)
+        return found
+
+    def record_model(self, scorer: Scorer, choice: Choice) -> None:
+        """Keep the model that was chosen: first its numbers, then what it is."""
+        self.record_scorer(scorer)
+        write_json(self.models_file, choice)
 
     def chosen(self, point: Point, rows: Rows | None = None) -> Chosen | None:
         """The lists of a point of the market; none for other points. rows: of some users alone."""
@@ -280,8 +303,8 @@ class Run:
         if len(lines) > len(kept):
             write_text(self.log_file, "".join(kept))
         state = read_tensors(self.state_file, rows, self.sizes)
-        if (width := model_of(state, self.state_file).dim) != self.config.dim:
-            raise damaged(self.state_file, f"vectors of {width}, the run has dim={self.config.dim}")
+        if (width := model_of(state, self.state_file).dim) != self.config.n_dims:
+            raise damaged(self.state_file, f"vectors of {width}, the run has dim={self.config.n_dims}")
         check_moments(state, self.state_file)
         return state
 
@@ -369,7 +392,7 @@ def check_same(run: Run, asked: Mapping[str, Any]) -> None:
 def fingerprint_of_model(model: MF | Scorer) -> str:
     """A hash of the parameters a run begins from; of a function there are none."""
     if isinstance(model, Blocks):
-        return "a function"
+        return FUNCTION
     digest = hashlib.blake2b(digest_size=16)
     for tensor in (model.tensors() if isinstance(model, MF) else tensors(model)).values():
         digest.update(tensor.detach().cpu().contiguous().numpy().data)

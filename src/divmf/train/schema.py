@@ -30,7 +30,7 @@ Count = Annotated[int, Field(ge=0, le=1 << 31)]
 class PointRow(TypedDict):
     """A line of epochs.jsonl, and picked.json."""
 
-    phase: str
+    phase: Literal["accuracy", "diversity"]
     epoch: Count
     valid: Measured
     test: Measured
@@ -76,6 +76,28 @@ class TunedFile(TypedDict):
     learning_rate: NotRequired[Finite]
 
 
+@with_config(KEPT)
+class TrialRow(TypedDict):
+    """A model that was fitted while one was chosen."""
+
+    model: str
+    settings: dict[str, Finite]
+    seconds: Finite
+    valid_ndcg: Finite
+
+
+@with_config(KEPT)
+class Choice(TypedDict):
+    """models.json: the model that was chosen, with its settings, and all that was tried."""
+
+    model: Annotated[str, Field(pattern="^(ials|ease|softmax|bpr|mse)$")]
+    settings: dict[str, Finite]
+    tried: list[TrialRow]
+    left_out: dict[str, str]
+    capped: bool
+
+
+CHOICE = TypeAdapter(Choice)
 POINT, CONFIG, MODEL = TypeAdapter(PointRow), TypeAdapter(ConfigFile), TypeAdapter(ModelFile)
 TUNED = TypeAdapter(TunedFile)
 
@@ -111,5 +133,5 @@ def fitting(path: Path, value: Any, kind: TypeAdapter[Any], where: str = "") -> 
         problem = error.errors()[0]
         place = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "literal")))
         rule = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        raise damaged(path, f"{where}{place or 'it'}: {rule}") from error
+        raise damaged(path, f"{where}{place}: {rule}" if place else f"{where}it {rule}") from error
     return value

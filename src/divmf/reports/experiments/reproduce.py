@@ -159,7 +159,7 @@ def claim_folder(folder: Path, dataset: str, recipe: Recipe, data: Interactions)
                 f"{folder} holds the results of other data or settings ({name} was {there.get(name)!r}, now"
                 f" {about[name]!r}); choose another folder with -o"
             )
-    elif folder.exists() and any(folder.iterdir()):
+    elif folder.exists() and any(each.suffix != ".tmp" for each in folder.iterdir()):  # killed calls leave those
         raise ValueError(f"{folder} is not empty and not a folder of `divmf reproduce`; choose another one with -o")
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, about)

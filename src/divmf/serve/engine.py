@@ -1,0 +1,210 @@
+"""A run at one operating point, ready to answer one request after the other; it knows nothing of stores."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from divmf.engine.arrays import Array
+from divmf.kernels.ledger import supply_at, worth_at
+from divmf.market.ledger import STEP, Ledger, Terms
+from divmf.market.response import Page, best_response
+from divmf.ranking.curve import Curve, Point
+from divmf.serve.catalog import Catalog, Names
+from divmf.serve.people import Fitted, People, Taste, fitted_of
+from divmf.train.runs import Run
+
+RECENT = 2048  # requests from which the discount of a new item is found
+SAMPLE = 256  # users of the training who stand in for them at first
+BLEND = 0.5  # how much of a newer run's discounts is taken over at once
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request, as numbers.
+
+    person    who is known of: a user's number, or −1
+    history   numbers of items, for somebody who is not known, or who has met more since
+    out       numbers of items that must not be in the list, beside what was met
+    accuracy  0: discounts count in full; 1: not at all
+    discount  other discounts than the ledger's, for a preview
+    """
+
+    k: int
+    person: int = -1
+    history: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    out: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    accuracy: float = 0.0
+    discount: Array | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is served.
+
+    horizon   requests over which exposure is shared out; as many as the run has users, if not given
+    step      η of the ledger, in units of ρ
+    """
+
+    horizon: int | None = None
+    step: float = STEP
+    catalog: str | Path | None = None
+
+
+class Engine:
+    """Model, people, catalog and ledger of a run."""
+
+    def __init__(self, folder: str | Path, options: Options, point: Point | None = None) -> None:
+        self.run, self.options = Run.open(folder), options
+        self.split, self.config = self.run.split, self.run.config
+        self.curve: Curve = self.run.curve
+        self.point = self.run.picked if point is None else point
+        market = self.config.method == "market"
+        fitted = fitted_of(self.run, self.split) if market else self._trained()
+        self.people = People(fitted, self.split, self.config.stake if market else 0.0)
+        self.users, items = Names(self.split.user_ids), Names(self.split.item_ids)
+        self.n_trained = len(items)
+        self.catalog = Catalog.read(items, options.catalog)
+        self.ledger = Ledger(self.terms(self.point), self.discount_of(self.point))
+        self.recent: list[tuple[Taste, float]] = []
+
+    def _trained(self) -> Fitted:
+        """The weights of a point of the paper's method, which has no discounts."""
+        from divmf.models.scorer import Factors
+
+        return Fitted(Factors.of(self.run.model(self.point)), "bpr", {"l2": max(self.config.decay, 1e-4)})
+
+    @property
+    def items(self) -> Names:
+        """The ids of items."""
+        return self.catalog.names
+
+    @property
+    def epoch(self) -> int:
+        """The number of the operating point; 0 is the model before diversifying."""
+        return 0 if self.point.knob is None else self.point.epoch
+
+    def point_at(self, epoch: int) -> Point:
+        """The point of the curve with this number."""
+        found = [point for point in self.curve.points if point.knob is not None and point.epoch == epoch]
+        if not epoch:
+            return self.curve.base
+        if not found:
+            raise ValueError(f"epoch={epoch} is not a point of this run's curve")
+        return found[0]
+
+    def terms(self, point: Point) -> Terms:
+        """What the ledger is kept by at a point of the curve."""
+        rho = (point.knob or 0.0) if self.config.method == "market" else 0.0
+        config = self.config
+        return Terms(
+            rho, config.k, self.options.horizon or self.split.n_users, config.delta, config.level, config.steepness,
+            config.exposure, self.options.step,
+        )  # fmt: skip
+
+    def discount_of(self, point: Point) -> Array:
+        """The discounts of the run at a point, for all items; new ones have the median.  (n_items,) float64"""
+        chosen = self.run.chosen(point)
+        found = np.zeros(self.n_trained) if chosen is None else chosen.discount.astype(np.float64)
+        return np.append(found, np.full(len(self.items) - self.n_trained, np.median(found)))
+
+    def taste(self, asked: Asked) -> Taste:
+        """Whose scores a request is answered by."""
+        people = self.people
+        if not len(asked.history):
+            return people.nobody if asked.person < 0 else people.known_user(asked.person)
+        if asked.person < 0:
+            return people.with_history(asked.history)
+        return people.with_history(np.union1d(people.met_by(asked.person), asked.history))
+
+    def left_out(self, asked: Asked) -> Array:
+        """What must not be in the list: what was met, what is excluded, what is full; each once."""
+        met = self.people.met_by(asked.person) if asked.person >= 0 else asked.history[:0]
+        return np.unique(np.concatenate([met, asked.history, asked.out, self.ledger.full]))
+
+    def answer(self, asked: Asked) -> tuple[Page, Taste]:
+        """The best list of a request; nothing is counted."""
+        taste, share = self.taste(asked), 1.0 - asked.accuracy
+        ledger, given = self.ledger, asked.discount
+        discount = (share * (ledger.discount if given is None else given)).astype(np.float32)
+
+        def settled(items: Array) -> Array:
+            return np.asarray(share * (ledger.at(items) if given is None else given[items]))
+
+        page = best_response(
+            self.people.scores(taste), taste.weight, self.left_out(asked), discount, settled, asked.k,
+            ledger.exposures(asked.k),
+        )  # fmt: skip
+        return page, taste
+
+    def count(self, page: Page, taste: Taste) -> None:
+        """The page is shown."""
+        if not len(page.items):
+            return
+        self.ledger.count(page.items)
+        if len(self.recent) < RECENT:
+            self.recent.append((taste, page.bar))
+        else:
+            self.recent[self.ledger.requests % RECENT] = (taste, page.bar)
+
+    def add_items(self, keys: list[int | str], similar: list[Array], shares: Array) -> None:
+        """New items, each like some others, at the discounts of their shares."""
+        self.people = self.people.with_items(similar)
+        for key in keys:
+            self.catalog.add(key, None, {})
+        first = self.ledger.n_items
+        numbers = np.arange(first, first + len(keys))
+        self.ledger.enter(np.zeros(len(keys)), shares)
+        self.ledger.discount[numbers] = self.ledger.start[numbers] = self.entering(numbers)
+
+    def entering(self, numbers: Array) -> Array:
+        """The discount of new items at which recent requests would have shown them at their pace.  (items,)
+
+        The least discount at which a request shows an item is what the list asked for beyond the item's own value; the
+        higher the discount, the more requests take the item, and the fewer showings are worth it.
+        """
+        rho = self.ledger.pace.rho
+        if not rho:
+            return np.zeros(len(numbers))
+        recent = self.recent if len(self.recent) >= SAMPLE else [*self.recent, *self._yesterday()]
+        bars = np.array([bar for _, bar in recent])
+        asked = np.sort(bars[:, None] - self.people.values([taste for taste, _ in recent], numbers), axis=0)
+        found = np.empty(len(numbers))
+        for place, item in enumerate(numbers):
+            highest = worth_at(0.0, self.ledger.levels[item], self.ledger.pace)
+            low, high = 0.0, highest
+            for _ in range(50):
+                middle = (low + high) / 2
+                taken = np.searchsorted(asked[:, place], middle) / len(bars)
+                if taken < supply_at(middle, self.ledger.levels[item], self.ledger.pace) / self.ledger.pace.horizon:
+                    low = middle
+                else:
+                    high = middle
+            found[place] = high
+        return found
+
+    def _yesterday(self) -> list[tuple[Taste, float]]:
+        """Users of the training with what their lists ask for now, while there were few requests."""
+        count = min(SAMPLE, len(self.users))
+        users = np.linspace(0, len(self.users) - 1, count).astype(np.int64)
+        found = []
+        for user in users:
+            page, taste = self.answer(Asked(self.config.k, int(user)))
+            found.append((taste, page.bar))
+        return found
+
+    def numbers_in(self, other: "Engine") -> Array:
+        """The number that each of these items has in another engine, −1 for those that are gone."""
+        found = (other.items.number(key, "item") for key in self.items.ids)
+        return np.array([-1 if number is None else number for number in found], dtype=np.int64)
+
+    def move_to(self, point: Point) -> None:
+        """Go on at another point of the curve; discounts are those of the point, blended with the present ones."""
+        if self.config.method != "market":
+            raise ValueError(
+                f"this run was made by {self.config.method!r}; only the market's runs have points to move to"
+            )
+        same = np.arange(self.ledger.n_items)
+        self.ledger = self.ledger.blended(self.terms(point), self.discount_of(point), same, BLEND)
+        self.point = point
+        self.recent = []

@@ -1,0 +1,376 @@
+"""Live: recommendations one request at a time, with a ledger of what was shown.
+
+    with divmf.Live("run", catalog="items.parquet") as live:
+        page = live.recommend("u1", k=10)              # counts as shown
+        page = live.recommend(history=["i7", "i9"])    # somebody new
+        live.event("u1", page.items[0].item, "click")  # in the history at once
+        live.exposure()["coverage"]
+
+Several of them, in one process or in many, share a store: each counts its own showings at once and takes those of the
+others in whenever it looks (`sync`). What is asked for a capacity is decided by the store, so it is exact.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from divmf.engine.arrays import Array
+from divmf.market.response import Page
+from divmf.serve.engine import Asked, Engine, Options
+from divmf.serve.people import Taste
+from divmf.serve.report import exposure_of, item_of
+from divmf.serve.shared import Shared, run_key
+from divmf.serve.store import Document, Event, Outcome, Showing, Snapshot, Store
+from divmf.serve.stores import open_store
+from divmf.serve.writer import Writer
+
+log = logging.getLogger(__name__)
+
+TRIES = 20  # lists that are made anew because other workers took the last seat of an item
+TOO_MANY = "other workers took the last seats of items again and again; ask once more"
+MOST_K, MOST_HISTORY, MOST_EXCLUDED = 200, 1000, 10_000
+
+
+@dataclass(frozen=True)
+class Line:
+    """One slot of a page: the item, its score, and the discount that helped it (0 if it did not)."""
+
+    item: int | str
+    title: str | None
+    score: float
+    discount: float
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A page.
+
+    basis     what it rests on: "user" (of the training), "history" (folded in), "nothing" (the mean of everybody)
+    counted   whether it counts as shown
+    """
+
+    items: tuple[Line, ...]
+    basis: str
+    counted: bool
+
+
+class Attempt(NamedTuple):
+    """A page that was made: for whom, the row it is kept by, and what the store will say; none of it is a dry run."""
+
+    page: Page
+    taste: Taste
+    row: Showing | None
+    done: "Future[list[Outcome]] | None"
+
+
+class Full(ValueError):
+    """Items that were to be shown are at their capacity."""
+
+
+class Live:
+    """A run folder as a service: answers requests, keeps the ledger, follows the other workers of its store.
+
+    run       a run folder with a picked point, as `divmf pick` leaves it
+    store     where showings are kept (`divmf.serve.stores`); sqlite:///RUN.live.sqlite, if not given
+    horizon   requests over which exposure is shared out; as many as the run has users, if not given
+    catalog   a file with titles and attributes of items: item_id, title, …
+    step      η of the ledger, in units of ρ
+    """
+
+    def __init__(
+        self, run: str | Path, *, store: str | Store | None = None, horizon: int | None = None,
+        catalog: str | Path | None = None, step: float | None = None,
+    ) -> None:  # fmt: skip
+        options = Options(horizon, catalog=catalog) if step is None else Options(horizon, step, catalog)
+        folder = Path(run)
+        url = store or f"sqlite:///{os.fspath(folder).rstrip('/')}.live.sqlite"
+        self.store = open_store(url) if isinstance(url, str) else url
+        try:
+            self.shared = Shared(folder, options, self.store)
+        except BaseException:
+            self.store.close()
+            raise
+        self.lock, self.worker = self.shared.lock, self.shared.worker
+        self._writer = Writer(self.store)
+
+    @property
+    def engine(self) -> Engine:
+        """Model, catalog and ledger as they are now."""
+        return self.shared.engine
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what waits and a snapshot; let go of the store."""
+        if not self._writer.closed:
+            try:
+                self.snapshot()
+            except RuntimeError as error:
+                log.warning("no snapshot was kept: %s; the log has all that is needed", error)
+            self._writer.close()
+            self.store.close()
+
+    # one request
+
+    def recommend(
+        self, user: int | str | None = None, *, history: Sequence[int | str] = (), k: int | None = None,
+        exclude: Sequence[int | str] = (), where: Mapping[str, str | Sequence[str]] | None = None,
+        accuracy: float = 0.0, dry_run: bool = False,
+    ) -> Recommendation:  # fmt: skip
+        """The best page for somebody now; it counts as shown unless dry_run says otherwise.
+
+        user      an id; of the training, or one of whom events were told, or any other
+        history   items that the person met, in the place of, or beside, what is known
+        exclude   items that must not be in the list; where: attributes that items must have
+        accuracy  how little this page may give up: 0, discounts count in full; 1, they do not count
+        """
+        asked, basis = self.asked(user, history, k, exclude, where, accuracy)
+        person = None if user is None else str(user)
+        for _ in range(TRIES):
+            made = self.attempt(asked, person, dry_run)
+            if made.done is None or self.kept(made, self._result(made)):
+                return self.told(made, basis)
+        raise Full(TOO_MANY)
+
+    async def arecommend(self, asked: Asked, basis: str, person: str | None, dry_run: bool) -> Recommendation:
+        """As `recommend`, for an event loop: it waits for the store without holding up others."""
+        for _ in range(TRIES):
+            made = self.attempt(asked, person, dry_run)
+            if made.done is None:
+                return self.told(made, basis)
+            try:
+                (outcome,) = await asyncio.wrap_future(made.done)
+            except RuntimeError:
+                self.take_back(made)
+                raise
+            if self.kept(made, outcome):
+                return self.told(made, basis)
+        raise Full(TOO_MANY)
+
+    def asked(
+        self, user: int | str | None = None, history: Sequence[int | str] = (), k: int | None = None,
+        exclude: Sequence[int | str] = (), where: Mapping[str, str | Sequence[str]] | None = None,
+        accuracy: float = 0.0,
+    ) -> tuple[Asked, str]:  # fmt: skip
+        """A request as numbers, and what it rests on; refuses what cannot be."""
+        with self.lock:
+            engine = self.engine
+            k = engine.config.k if k is None else k
+            if not 1 <= k <= min(MOST_K, len(engine.items)):
+                raise ValueError(f"k={k} must be from 1 to {min(MOST_K, len(engine.items))}")
+            if not 0 <= accuracy <= 1:
+                raise ValueError(f"accuracy={accuracy} must be from 0 to 1")
+            if len(history) > MOST_HISTORY:
+                raise ValueError(f"history names {len(history):,} items; give the last {MOST_HISTORY:,}")
+            if len(exclude) > MOST_EXCLUDED:
+                raise ValueError(f"exclude names {len(exclude):,} items; give at most {MOST_EXCLUDED:,}")
+            person = -1
+            met = self.known_items(history, "history")
+            if user is not None:
+                number = engine.users.number(user, "user")
+                person = -1 if number is None else number
+                met += self.shared.met_by(str(engine.users.key(user, "user")))
+            out = [np.array(self.known_items(exclude, "exclude"), dtype=np.int64)]
+            if where:
+                wanted = {name: [values] if isinstance(values, str) else list(values) for name, values in where.items()}
+                out.append(engine.catalog.left_out(wanted))
+            history_numbers = np.unique(np.array(met, dtype=np.int64))
+            basis = "history" if len(met) else "user" if person >= 0 else "nothing"
+            return Asked(k, person, history_numbers, np.concatenate(out), accuracy), basis
+
+    def known_items(self, ids: Iterable[int | str], what: str) -> list[int]:
+        """The numbers of items; ids that there are not are passed over: catalogs and histories are never in step."""
+        found = (self.engine.items.number(each, what) for each in ids)
+        return [number for number in found if number is not None]
+
+    def attempt(self, asked: Asked, person: str | None, dry_run: bool) -> Attempt:
+        """The best page now; unless it is a dry run, counted, and on its way to the store."""
+        with self.lock:
+            page, taste = self.engine.answer(asked)
+            if dry_run or not len(page.items):
+                return Attempt(page, taste, None, None)
+            self.engine.count(page, taste)
+            row = Showing(self.texts(page.items), person, time.time(), self.worker)
+            return Attempt(page, taste, row, self._writer.submit([row]))
+
+    def _result(self, made: Attempt) -> Outcome:
+        assert made.done is not None
+        try:
+            return made.done.result()[0]
+        except RuntimeError:
+            self.take_back(made)
+            raise
+
+    def take_back(self, made: Attempt) -> None:
+        """A page was not shown after all."""
+        assert made.row is not None
+        with self.lock:
+            self.shared.uncount(made.row)
+
+    def kept(self, made: Attempt, outcome: Outcome) -> bool:
+        """Whether the store took a page; if an item was full, it is taken back, and the item is known to be full."""
+        assert made.row is not None
+        with self.lock:
+            if not outcome.full:
+                self.shared.latest.append(made.row)
+                return True
+            self.shared.uncount(made.row)
+            for number in self.shared.numbers_of(Showing(outcome.full, None, 0.0, "")):
+                self.engine.ledger.set_full(int(number))
+            return False
+
+    def told(self, made: Attempt, basis: str) -> Recommendation:
+        """A page in the words of the outside."""
+        catalog, page = self.engine.catalog, made.page
+        lines = tuple(
+            Line(catalog.names.ids[item], catalog.title(item), value / made.taste.weight, discount)
+            for item, value, discount in zip(
+                page.items.tolist(), page.values.tolist(), page.discounts.tolist(), strict=True
+            )
+        )
+        return Recommendation(lines, basis, made.row is not None)
+
+    def texts(self, items: Array) -> tuple[str, ...]:
+        """The ids of items as the store writes them."""
+        return tuple(str(self.engine.items.ids[item]) for item in items)
+
+    # what happens elsewhere
+
+    def showing(
+        self, items: Sequence[int | str], user: int | str | None = None, request: str | None = None
+    ) -> "Future[list[Outcome]]":
+        """Have a page that was rendered elsewhere counted; see `shown`."""
+        if not 1 <= len(items) <= MOST_K or len(set(map(str, items))) < len(items):
+            raise ValueError(f"items must name 1 to {MOST_K} items, each once; {len(items)} given")
+        with self.lock:
+            numbers = [self.engine.items.number(each, "items") for each in items]
+            if None in numbers:
+                raise ValueError(f"items: there is no item {str(items[numbers.index(None)])[:200]!r}; add it first")
+            texts = tuple(str(self.engine.items.ids[number]) for number in numbers if number is not None)
+        person = None if user is None else str(self.engine.users.key(user, "user"))
+        return self._writer.submit([Showing(texts, person, time.time(), self.worker, request)])
+
+    def rendered(self, items: Sequence[int | str], user: int | str | None, outcome: Outcome) -> bool:
+        """Count a page that the store took; whether it was new."""
+        if outcome.full:
+            raise Full(f"items: {outcome.full[0]!r} is at its capacity and may not be shown any more")
+        if outcome.repeated:
+            return False
+        with self.lock:
+            texts = self.texts(np.array(self.known_items(items, "items"), dtype=np.int64))
+            self.shared.count(Showing(texts, None if user is None else str(user), time.time(), self.worker))
+        return True
+
+    def shown(self, items: Sequence[int | str], user: int | str | None = None, request: str | None = None) -> bool:
+        """Count a page that was rendered elsewhere; whether it was new.
+
+        request: a name of the caller's; the same name is counted once
+        """
+        return self.rendered(items, user, self.showing(items, user, request).result()[0])
+
+    def events(self, events: Sequence[tuple[int | str, int | str, str]]) -> "Future[list[Outcome]]":
+        """Somebody met items: (user, item, kind), into the histories at once, and into the log."""
+        with self.lock:
+            users, items = self.engine.users, self.engine.items
+            now = time.time()
+            made = [
+                Event(str(users.key(user, "user")), str(items.key(item, "item")), kind, now, self.worker)
+                for user, item, kind in events
+            ]
+            self.shared.learn(made)
+        return self._writer.submit(list(made))
+
+    def event(self, user: int | str, item: int | str, kind: str = "click") -> None:
+        """Somebody met an item; it is kept when this returns."""
+        self.events([(user, item, kind)]).result()
+
+    def describing(self, items: Sequence[Mapping[str, Any]]) -> "Future[list[Outcome]]":
+        """Have items added or changed; see `put_items`."""
+        with self.lock:
+            documents = [self.shared.document_of(item) for item in items]
+            self.shared.take_items(documents)
+        return self._writer.submit(list(documents))
+
+    def put_items(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Add items, or change them; each a mapping with `item` and, of these, what is to be set:
+
+        title, attributes   what it is called, and what it is filtered by
+        similar             ids of items that a new one is like; the mean of all, if not given
+        capacity            in how many lists it may be, counted since the store began; −1: any number, 0: none
+        share               how many times its even share of the exposure it may expect
+        """
+        self.describing(items).result()
+
+    # what one wants to know
+
+    def exposure(self, group: str | None = None) -> dict[str, Any]:
+        """How showings are shared out over the last horizons: coverage, Gini, Lorenz curve, items starved, drift."""
+        with self.lock:
+            return exposure_of(self.engine, group) | {"waiting": self._writer.waiting}
+
+    def item(self, item: int | str) -> dict[str, Any]:
+        """What is known of an item: how often it was shown, to whom of late, at what discount, what would give more."""
+        with self.lock:
+            number = self.engine.items.number(item, "item")
+            if number is None:
+                raise KeyError(f"there is no item {str(item)[:200]!r}")
+            return item_of(self.engine, number, self.shared.latest)
+
+    def search(self, text: str, limit: int = 20) -> list[dict[str, Any]]:
+        """Items by a part of their id or title."""
+        with self.lock:
+            ledger, catalog = self.engine.ledger, self.engine.catalog
+            return [
+                {
+                    "item": catalog.names.ids[number],
+                    "title": catalog.title(number),
+                    "shown": int(ledger.shown[number]),
+                }
+                for number in catalog.search(text, limit)
+            ]
+
+    # the operating point, newer runs, other workers
+
+    def set_point(self, epoch: int) -> "Future[list[Outcome]]":
+        """Go on at another point of the curve, here and in all workers; discounts are blended over."""
+        with self.lock:
+            self.engine.move_to(self.engine.point_at(epoch))
+            text = json.dumps({"epoch": epoch, "run": run_key(self.engine)})
+        return self._writer.submit([Document("setting", "point", text)])
+
+    def reload(self) -> "Future[list[Outcome]]":
+        """Take the run folder in again, as it is now: a newer model, another pick; the other workers follow."""
+        self.shared.reopen()
+        text = json.dumps({"at": time.time(), "by": self.worker})
+        return self._writer.submit([Document("setting", "reload", text)])
+
+    def sync(self) -> int:
+        """Take in what other workers have done since; how many showings there were."""
+        return self.shared.sync()
+
+    def snapshot(self) -> None:
+        """Keep the ledger in the store, so that a start need not play the whole log."""
+        self.sync()
+        with self.lock:
+            done = self._writer.submit([Snapshot(self.shared.packed())])
+        done.result()
+        self.shared.prune()
+
+    @property
+    def behind(self) -> float:
+        """Seconds since this worker last took in what others did."""
+        return time.monotonic() - self.shared.synced

@@ -1,0 +1,247 @@
+"""What a worker shares with others by way of the store: it takes up what is there, then follows what the others do."""
+
+import hashlib
+import json
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from safetensors.numpy import load as unpack
+from safetensors.numpy import save as pack
+
+from divmf.engine.arrays import Array
+from divmf.serve.engine import BLEND, Engine, Options
+from divmf.serve.store import Document, Event, Showing, Store
+
+log = logging.getLogger(__name__)
+
+LATEST = 500  # showings that the studio can look back on
+KEPT_ROWS = 100_000  # showings that stay in the log behind the last snapshot
+MOST_MET = 1000  # items of a history: the latest
+FIELDS = ("item", "title", "attributes", "similar", "capacity", "share")
+LONGEST_TITLE, MOST_SHARES = 500, 1000
+
+
+class Shared:
+    """The engine of one worker, and how far it has read the store.
+
+    lock        whoever reads or changes the engine holds it
+    latest      the last showings, of all workers
+    histories   what people met since the training: ids as text
+    """
+
+    def __init__(self, folder: Path, options: Options, store: Store) -> None:
+        self.folder, self.store = folder, store
+        self.worker = f"{os.getpid()}-{uuid4().hex[:8]}"
+        self.lock = threading.RLock()
+        self.engine = Engine(folder, options)
+        self.latest: deque[Showing] = deque(maxlen=LATEST)
+        self.histories: dict[str, list[str]] = {}
+        self.described: dict[str, Document] = {}  # items that were added or changed, in the order of their adding
+        self.synced = 0.0
+        self._showing = self._event = self._document = 0  # numbers of the last ones that were taken in
+        self._reading = threading.Lock()
+        self._ids: tuple[Engine | None, int, bytes] = (None, 0, b"")
+        self._take_up()
+
+    # starting
+
+    def _take_up(self) -> None:
+        """Bring the ledger to where the store is: its documents, the last snapshot, and what was shown since."""
+        counts, kept = self.store.counts(), self.store.snapshot()
+        self._take_documents(starting=True)
+        if kept is not None:
+            self._restore(unpack(kept.data))
+            self._showing = kept.showing
+        self.sync(everything=True)
+        ledger = self.engine.ledger
+        ledger.shown[:] = 0
+        for text, count in counts.items():
+            number = self.engine.items.of_text(text)
+            if number is not None:
+                ledger.shown[number] = count
+        if counts:
+            log.info("the ledger goes on after %s requests", f"{ledger.requests:,}")
+
+    def _restore(self, kept: dict[str, Array]) -> None:
+        """Take up a snapshot, whatever numbers its items had, and whatever its ρ was."""
+        items, ledger = self.engine.items, self.engine.ledger
+        numbers = [items.of_text(text) for text in json.loads(kept.pop("ids").tobytes())]
+        rho, shares = float(kept.pop("rho")[0]), ledger.shares.copy()  # shares of documents are newer
+        if rho and ledger.pace.rho:
+            kept["discount"] = kept["discount"] * (ledger.pace.rho / rho)
+        ledger.restore(kept, np.array([-1 if number is None else number for number in numbers], dtype=np.int64))
+        for item in np.flatnonzero(shares != ledger.shares):
+            ledger.set_share(int(item), float(shares[item]))
+
+    def packed(self) -> bytes:
+        """The ledger as a snapshot."""
+        engine = self.engine
+        if self._ids[:2] != (engine, len(engine.items)):
+            text = json.dumps([str(each) for each in engine.items.ids]).encode()
+            self._ids = engine, len(engine.items), text
+        ids = np.frombuffer(self._ids[2], dtype=np.uint8)
+        return bytes(pack(engine.ledger.arrays() | {"ids": ids, "rho": np.array([engine.ledger.pace.rho])}))
+
+    def prune(self) -> None:
+        """Let the store drop showings far behind the last snapshot."""
+        if self._showing > KEPT_ROWS:
+            self.store.forget(self._showing - KEPT_ROWS)
+
+    # following
+
+    def sync(self, everything: bool = False) -> int:
+        """Take in what others have done since; how many showings. everything: what this worker did, too."""
+        found = 0
+        with self._reading:
+            while rows := self.store.showings(self._showing):
+                with self.lock:
+                    for _, row in rows:
+                        if everything or row.worker != self.worker:
+                            self.count(row)
+                            found += 1
+                self._showing = rows[-1][0]
+            while events := self.store.events(self._event):
+                with self.lock:
+                    self.learn(row for _, row in events if everything or row.worker != self.worker)
+                self._event = events[-1][0]
+            self._take_documents()
+            self.synced = time.monotonic()
+        return found
+
+    def count(self, row: Showing) -> None:
+        """A page that somebody is shown."""
+        numbers = self.numbers_of(row)
+        if len(numbers):
+            self.engine.ledger.count(numbers)
+        self.latest.append(row)
+
+    def uncount(self, row: Showing) -> None:
+        """A page that was not shown after all."""
+        self.engine.ledger.uncount(self.numbers_of(row))
+
+    def numbers_of(self, row: Showing) -> Array:
+        """The numbers of the items of a page that there are now."""
+        found = map(self.engine.items.of_text, row.items)
+        return np.array([number for number in found if number is not None], dtype=np.int64)
+
+    def learn(self, events: Iterable[Event]) -> None:
+        """What people met, into their histories."""
+        for event in events:
+            met = self.histories.setdefault(event.person, [])
+            if event.item not in met:
+                met.append(event.item)
+
+    def met_by(self, person: str) -> list[int]:
+        """What somebody met since the training."""
+        found = map(self.engine.items.of_text, self.histories.get(person, ())[-MOST_MET:])
+        return [number for number in found if number is not None]
+
+    def _take_documents(self, starting: bool = False) -> None:
+        """Items and settings that were written since, in order."""
+        rows = self.store.documents(self._document)
+        with self.lock:
+            self.take_items([document for _, document in rows if document.kind == "item"])
+        for number, document in rows:
+            if document.kind == "setting":
+                self._take_setting(document.name, json.loads(document.text), starting)
+            self._document = number
+
+    def _take_setting(self, name: str, told: Mapping[str, Any], starting: bool) -> None:
+        if name == "point" and told["run"] == run_key(self.engine):
+            with self.lock:
+                self._move(int(told["epoch"]))
+        elif name == "reload" and starting:  # what was picked then is newer than a point set before
+            self._move(self.engine.run.picked.epoch)
+        elif name == "reload" and told["by"] != self.worker:
+            self.reopen()
+
+    def _move(self, epoch: int) -> None:
+        if epoch != self.engine.epoch:
+            self.engine.move_to(self.engine.point_at(epoch))
+
+    # items
+
+    def document_of(self, given: Mapping[str, Any]) -> Document:
+        """An item to be added or changed, as a document; refuses what cannot be."""
+        items = self.engine.items
+        if unknown := [name for name in given if name not in FIELDS]:
+            raise ValueError(f"items: {unknown[0][:200]!r} is unknown; an item has {', '.join(FIELDS)}")
+        if given.get("item") is None:
+            raise ValueError("items: one has no id; give it as item")
+        key = items.key(given["item"], "item")
+        if len(title := str(given.get("title") or "")) > LONGEST_TITLE:
+            raise ValueError(f"title of {str(key)!r} has {len(title):,} characters; give at most {LONGEST_TITLE}")
+        capacity, share = given.get("capacity"), given.get("share")
+        if capacity is not None and not -1 <= capacity < 1 << 62:
+            raise ValueError(f"capacity={capacity} of {str(key)!r} must be −1 (no limit), 0 or more")
+        if share is not None and not 0 <= share <= MOST_SHARES:
+            raise ValueError(f"share={share} of {str(key)!r} must be from 0 to {MOST_SHARES}")
+        for each in given.get("similar") or ():
+            if items.number(each, "similar") is None:
+                raise ValueError(f"similar of {str(key)!r}: there is no item {str(each)[:200]!r}")
+        told = {name: given[name] for name in FIELDS if given.get(name) is not None and name != "item"}
+        before = self.described.get(str(key))
+        known = {} if before is None else json.loads(before.text)
+        attributes = known.get("attributes", {}) | told.get("attributes", {})
+        merged = known | told | ({"attributes": attributes} if attributes else {})
+        return Document("item", str(key), json.dumps(merged), capacity)
+
+    def take_items(self, documents: Sequence[Document]) -> None:
+        """Add items, or change them."""
+        fresh = {each.name: json.loads(each.text) for each in documents if self.engine.items.of_text(each.name) is None}
+        if fresh:
+            similar = [self._known(told.get("similar", ())) for told in fresh.values()]
+            shares = np.array([float(told.get("share", 1.0)) for told in fresh.values()])
+            self.engine.add_items([self.engine.items.from_text(name) for name in fresh], similar, shares)
+        for document in documents:
+            self._describe(document)
+
+    def _known(self, ids: Iterable[int | str]) -> Array:
+        found = (self.engine.items.number(each, "similar") for each in ids)
+        return np.array([number for number in found if number is not None], dtype=np.int64)
+
+    def _describe(self, document: Document) -> None:
+        engine, told = self.engine, json.loads(document.text)
+        number = engine.items.of_text(document.name)
+        assert number is not None
+        attributes = {name: str(value) for name, value in told.get("attributes", {}).items()}
+        engine.catalog.describe(number, told.get("title"), attributes)
+        if "share" in told and engine.ledger.shares[number] != told["share"]:
+            engine.ledger.set_share(number, float(told["share"]))
+        if "capacity" in told:
+            engine.ledger.set_capacity(number, None if told["capacity"] < 0 else int(told["capacity"]))
+        self.described[document.name] = document
+
+    # newer runs
+
+    def reopen(self) -> None:
+        """Read the run folder anew while requests go on, then go on with it; discounts are blended over."""
+        made = Engine(self.folder, self.engine.options)
+        with self.lock:
+            old, self.engine = self.engine, made
+            try:
+                self.take_items(list(self.described.values()))
+                numbers = old.numbers_in(made)
+                capacity = made.ledger.capacity.copy()
+                made.ledger = old.ledger.blended(made.ledger.terms, made.ledger.discount, numbers, BLEND)
+                for item in np.flatnonzero(capacity != made.ledger.capacity):
+                    made.ledger.set_capacity(int(item), int(capacity[item]))
+            except BaseException:
+                self.engine = old
+                raise
+        log.info("went over to %s as it is now: %s", self.folder, made.point.name)
+
+
+def run_key(engine: Engine) -> str:
+    """What tells one run from another, so that a point set for one is not taken for a point of the other."""
+    digest = hashlib.blake2b(engine.run.config_file.read_bytes(), digest_size=8)
+    digest.update(json.dumps(engine.curve.points[0].to_json()).encode())
+    return digest.hexdigest()

@@ -1,0 +1,256 @@
+"""The store in a database: SQLite (write-ahead log, synced at every commit) or PostgreSQL."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from divmf.engine.masking import masked
+from divmf.serve.store import Document, Entry, Event, Outcome, Showing, Snapshot, StoreDown
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS divmf_showings (
+  seq {serial}, at {real}, worker TEXT NOT NULL, person TEXT, request TEXT UNIQUE, items TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS divmf_exposure (item TEXT PRIMARY KEY, shown BIGINT NOT NULL, capacity BIGINT);
+CREATE TABLE IF NOT EXISTS divmf_events (
+  seq {serial}, at {real}, worker TEXT NOT NULL, person TEXT NOT NULL, item TEXT NOT NULL, kind TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS divmf_documents (
+  kind TEXT, name TEXT, seq BIGINT NOT NULL, body TEXT NOT NULL, capacity BIGINT, PRIMARY KEY (kind, name));
+CREATE INDEX IF NOT EXISTS divmf_documents_seq ON divmf_documents (seq);
+CREATE TABLE IF NOT EXISTS divmf_snapshots (name TEXT PRIMARY KEY, showing BIGINT NOT NULL, data {bytes} NOT NULL);
+"""
+COUNT = """
+INSERT INTO divmf_exposure (item, shown) SELECT value, 1 FROM {array} WHERE true
+ON CONFLICT (item) DO UPDATE SET shown = divmf_exposure.shown + 1
+WHERE divmf_exposure.capacity IS NULL OR divmf_exposure.shown < divmf_exposure.capacity
+"""
+FULL = "SELECT item FROM divmf_exposure WHERE shown >= capacity AND item IN (SELECT value FROM {array})"
+SHOW = "INSERT INTO divmf_showings (at, worker, person, request, items) VALUES (?, ?, ?, ?, ?) RETURNING seq"
+MEET = "INSERT INTO divmf_events (at, worker, person, item, kind) VALUES (?, ?, ?, ?, ?) RETURNING seq"
+DESCRIBE = """
+INSERT INTO divmf_documents (kind, name, seq, body, capacity)
+VALUES (?, ?, (SELECT COALESCE(MAX(seq), 0) + 1 FROM divmf_documents), ?, ?)
+ON CONFLICT (kind, name) DO UPDATE SET seq = excluded.seq, body = excluded.body,
+  capacity = COALESCE(excluded.capacity, divmf_documents.capacity) RETURNING seq
+"""
+LIMIT = """
+INSERT INTO divmf_exposure (item, shown, capacity) VALUES (?, 0, ?)
+ON CONFLICT (item) DO UPDATE SET capacity = excluded.capacity
+"""
+KEEP = """
+INSERT INTO divmf_snapshots (name, showing, data)
+VALUES ('ledger', (SELECT COALESCE(MAX(seq), 0) FROM divmf_showings), ?)
+ON CONFLICT (name) DO UPDATE SET showing = excluded.showing, data = excluded.data
+"""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Where the two databases differ."""
+
+    types: Mapping[str, str]
+    array: str
+    mark: str
+    begin: tuple[str, ...]
+
+    def say(self, statement: str) -> str:
+        """A statement in this dialect."""
+        for name, text in {"array": self.array, **self.types}.items():
+            statement = statement.replace(f"{{{name}}}", text)
+        return statement.replace("?", self.mark)
+
+
+SQLITE = Dialect(
+    {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "real": "REAL", "bytes": "BLOB"}, "json_each(?)", "?",
+    ("BEGIN IMMEDIATE",),
+)  # fmt: skip
+# the lock makes the order of numbers that of commits, so that nobody who reads what comes after a number misses one
+POSTGRESQL = Dialect(
+    {
+        "serial": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "real": "DOUBLE PRECISION", "bytes": "BYTEA",
+    },
+    "jsonb_array_elements_text(?::jsonb) AS value", "%s", ("BEGIN", "SELECT pg_advisory_xact_lock(7297613)"),
+)  # fmt: skip
+
+
+class SqlStore:
+    """The store in a database; one connection writes, another one reads."""
+
+    def __init__(self, connect: Callable[[], Any], dialect: Dialect, failures: tuple[type[Exception], ...]) -> None:
+        self._connect, self._dialect, self._failures = connect, dialect, failures
+        self._connections: dict[str, Any] = {}
+        self._reading = threading.Lock()
+        self._closed = False
+        try:
+            self._transaction(lambda database: self._create(database))
+        except StoreDown as error:
+            raise ValueError(f"the store cannot be opened: {error}") from error
+
+    def _create(self, database: Any) -> None:
+        for statement in self._dialect.say(SCHEMA).split(";"):
+            if statement.strip():
+                database.execute(statement)
+
+    def _use(self, name: str) -> Any:
+        if self._closed:
+            raise StoreDown("the store is closed")
+        if name not in self._connections:
+            self._connections[name] = self._connect()
+        return self._connections[name]
+
+    def _drop(self, name: str) -> None:
+        connection = self._connections.pop(name, None)
+        with suppress(Exception):
+            if connection is not None:
+                connection.close()
+
+    def _run(self, database: Any, statement: str, values: Sequence[Any] = ()) -> Any:
+        return database.execute(self._dialect.say(statement), values)
+
+    def _transaction(self, work: Callable[[Any], Any]) -> Any:
+        """work(connection) as one transaction; a connection that fails is made anew at the next call."""
+        try:
+            database = self._use("write")
+            for statement in self._dialect.begin:
+                database.execute(statement)
+            try:
+                found = work(database)
+                database.execute("COMMIT")
+            except BaseException:
+                database.execute("ROLLBACK")
+                raise
+        except self._failures as error:
+            self._drop("write")
+            raise StoreDown(masked(str(error).strip().splitlines()[0])) from error
+        return found
+
+    def _read(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self._reading:
+            try:
+                return list(self._run(self._use("read"), statement, values).fetchall())
+            except self._failures as error:
+                self._drop("read")
+                raise StoreDown(masked(str(error).strip().splitlines()[0])) from error
+
+    def write(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Keep the entries, in one transaction."""
+        made: list[Outcome] = self._transaction(lambda database: [self._keep(database, entry) for entry in entries])
+        return made
+
+    def _keep(self, database: Any, entry: Entry) -> Outcome:
+        if isinstance(entry, Showing):
+            return self._show(database, entry)
+        if isinstance(entry, Event):
+            values: tuple[Any, ...] = (entry.at, entry.worker, entry.person, entry.item, entry.kind)
+            return Outcome(self._run(database, MEET, values).fetchone()[0])
+        if isinstance(entry, Document):
+            if entry.capacity is not None:
+                limit = None if entry.capacity < 0 else entry.capacity
+                self._run(database, LIMIT, (entry.name, limit))
+            values = (entry.kind, entry.name, entry.text, entry.capacity)
+            return Outcome(self._run(database, DESCRIBE, values).fetchone()[0])
+        self._run(database, KEEP, (entry.data,))
+        return Outcome()
+
+    def _show(self, database: Any, showing: Showing) -> Outcome:
+        """One row and the counts of its items; nothing at all if one of them is full."""
+        if showing.request is not None:
+            asked = self._run(database, "SELECT seq FROM divmf_showings WHERE request = ?", (showing.request,))
+            if (found := asked.fetchone()) is not None:
+                return Outcome(found[0], repeated=True)
+        items = json.dumps(showing.items)
+        database.execute("SAVEPOINT one")
+        counted = self._run(database, COUNT, (items,)).rowcount
+        if counted < len(showing.items):
+            database.execute("ROLLBACK TO one")
+            full = self._run(database, FULL, (items,)).fetchall()
+            return Outcome(full=tuple(row[0] for row in full))
+        values = (showing.at, showing.worker, showing.person, showing.request, items)
+        number = self._run(database, SHOW, values).fetchone()[0]
+        database.execute("RELEASE one")
+        return Outcome(number)
+
+    def showings(self, after: int, limit: int = 10_000) -> list[tuple[int, Showing]]:
+        """The showings after a number, in order."""
+        rows = self._read(
+            "SELECT seq, items, person, at, worker, request FROM divmf_showings WHERE seq > ? ORDER BY seq LIMIT ?",
+            (after, limit),
+        )
+        return [(row[0], Showing(tuple(json.loads(row[1])), *row[2:])) for row in rows]
+
+    def events(self, after: int, limit: int = 100_000) -> list[tuple[int, Event]]:
+        """The events after a number, in order."""
+        rows = self._read(
+            "SELECT seq, person, item, kind, at, worker FROM divmf_events WHERE seq > ? ORDER BY seq LIMIT ?",
+            (after, limit),
+        )
+        return [(row[0], Event(*row[1:])) for row in rows]
+
+    def documents(self, after: int) -> list[tuple[int, Document]]:
+        """The documents written after a number, each as it is now, in order."""
+        rows = self._read(
+            "SELECT seq, kind, name, body, capacity FROM divmf_documents WHERE seq > ? ORDER BY seq", (after,)
+        )
+        return [(row[0], Document(*row[1:])) for row in rows]
+
+    def counts(self) -> dict[str, int]:
+        """How often each item was shown."""
+        return dict(tuple(row) for row in self._read("SELECT item, shown FROM divmf_exposure"))
+
+    def snapshot(self) -> Snapshot | None:
+        """The last snapshot."""
+        rows = self._read("SELECT data, showing FROM divmf_snapshots WHERE name = 'ledger'")
+        return Snapshot(bytes(rows[0][0]), rows[0][1]) if rows else None
+
+    def forget(self, before: int) -> None:
+        """Drop the showings before a number from the log."""
+        self._transaction(lambda database: self._run(database, "DELETE FROM divmf_showings WHERE seq < ?", (before,)))
+
+    def close(self) -> None:
+        """Close both connections."""
+        self._closed = True
+        for name in list(self._connections):
+            self._drop(name)
+
+
+def sqlite_store(url: str) -> SqlStore:
+    """sqlite:///live.sqlite (relative) or sqlite:////var/lib/live.sqlite; ?synchronous=normal syncs less often.
+
+    In the full mode a commit is on disk before it is acknowledged, whatever happens to the machine; in the normal mode
+    it survives the end of the process, but not always that of the machine.
+    """
+    parts = urlsplit(url)
+    path, options = Path(unquote(parts.path[1:])), parse_qs(parts.query)
+    mode = options.pop("synchronous", ["full"])[0].lower()
+    if parts.netloc or not path.name or options or mode not in ("full", "normal"):
+        raise ValueError(
+            f"store={url!r} is not understood; write sqlite:///live.sqlite or sqlite:////var/lib/live.sqlite,"
+            " with ?synchronous=normal at the end if the last commits may be lost with the machine"
+        )
+    if not path.parent.is_dir():
+        raise ValueError(f"store={url!r}: there is no folder {path.parent}; make it first")
+
+    def connect() -> sqlite3.Connection:
+        made = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute(f"PRAGMA synchronous = {mode}")
+        return made
+
+    return SqlStore(connect, SQLITE, (sqlite3.Error,))
+
+
+def postgresql_store(url: str) -> SqlStore:
+    """postgresql://user@host/database; the tables are those of the first schema of the search path."""
+    import psycopg
+
+    def connect() -> Any:
+        made: Any = psycopg.connect(url, autocommit=True, connect_timeout=5, application_name="divmf")
+        made.execute("SET synchronous_commit = on")
+        return made
+
+    return SqlStore(connect, POSTGRESQL, (psycopg.Error,))
