@@ -89,8 +89,8 @@ class Recommender:
         return self.point._repr_html_()
 
     def lists(
-        self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,
-        histories: Any = None, seen: Seen = "all", exclude: Any = None, items: Any = None,
+        self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *, histories: Any = None,
+        seen: Seen = "all", exclude: Any = None, items: Any = None,
     ) -> TopK:  # fmt: skip
         """The k best items of each user (of all users if none are named) that the user has not met.
 
@@ -109,15 +109,11 @@ class Recommender:
             raise ValueError(f"k={k} must be from 1 to the number of items, {self.split.n_items}")
         if isinstance(users, int):
             raise ValueError(f"users={users!r} is one value; give a sequence of user ids, and the length as k=…")
+        blocked = self.blocked(exclude, items)
         if histories is not None:
-            if users is not None:
-                raise ValueError("users are people of the training, histories those of others; give one of them")
-            people = people_of(histories, self.split.item_ids)
-            out = request_filter(self.split.item_ids, people.user_ids, exclude, items)
-            made = lists_of(self.scoring, self.learnt, self.chosen, self.split, people, k, self.k, out)
-            return told_short(made, k)
+            return told_short(self._lists_of(users, people_of(histories, self.split.item_ids), k, blocked), k)
         rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
-        met, blocked = seen_matrix(self.split, seen), self.blocked(exclude, items)
+        met = seen_matrix(self.split, seen)
         if blocked is None and self.chosen is None and (self.scorer is None or isinstance(self.scorer, Factors)):
             items, scores = recommend(self.weights, met, k, rows)
         else:
@@ -131,6 +127,15 @@ class Recommender:
             scores = scores_of(scorer, numbers, items)
         chosen = self.split.user_ids if rows is None else self.split.user_ids.gather(rows)
         return told_short(TopK(items, scores, chosen, self.split.item_ids), k)
+
+    def _lists_of(self, users: Any, people: Histories, k: int, blocked: Blocked | None) -> TopK:
+        """The lists of people who were not in training."""
+        if users is not None:
+            raise ValueError("users are people of the training, histories those of others; give one of them")
+        if blocked is not None and blocked.pairs is not None:
+            raise ValueError("exclude and items of single users are for those of the training; give items alone")
+        out = None if blocked is None else blocked.items
+        return lists_of(self.scoring, self.learnt, self.chosen, self.split, people, k, self.k, out)
 
     def blocked(self, exclude: Any = None, items: Any = None) -> Blocked | None:
         """What a request leaves out; none where it asks for everything."""
@@ -221,9 +226,6 @@ class DivMF(TrainConfig):
     def _repr_html_(self) -> str:
         return self.curve._repr_html_() if hasattr(self, "run_") else escape(repr(self))
 
-    def __post_init__(self) -> None:
-        check_of_method(self)
-
     def fit(self, split: Split, run: str | Path | None = None, *, progress: bool = False) -> Self:
         """Train on a split.
 
@@ -231,6 +233,9 @@ class DivMF(TrainConfig):
         progress: say on a terminal or in a notebook how it goes
         """
         return self._train(split, run, None, progress)
+
+    def __post_init__(self) -> None:
+        check_of_method(self)
 
     def _train(self, split: Split, run: str | Path | None, start: MF | None, progress: bool = False) -> Self:
         if not isinstance(split, Split):
@@ -294,6 +299,15 @@ class DivMF(TrainConfig):
 
     choose = at
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name, as scikit-learn asks for them; `deep` changes nothing, for none holds another."""
+        return {item.name: getattr(self, item.name) for item in fields(TrainConfig)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """From settings by name, such as `get_params()` or a JSON file gives them."""
+        return cls(**config)
+
     def recommend(
         self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,
         history: Sequence[Any] | None = None,
@@ -304,15 +318,6 @@ class DivMF(TrainConfig):
     def recommend_frame(self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None) -> pl.DataFrame:
         """`at(ndcg_drop=0.05).recommend_frame(…)`: the usual operating point."""
         return self.at(ndcg_drop=0.05).recommend_frame(users, k)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name, as scikit-learn asks for them; `deep` changes nothing, for none holds another."""
-        return {item.name: getattr(self, item.name) for item in fields(TrainConfig)}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """From settings by name, such as `get_params()` or a JSON file gives them."""
-        return cls(**config)
 
     def save(self, folder: str | Path) -> None:
         """`at(ndcg_drop=0.05).save(…)`: the usual operating point. The whole curve lives in the run folder."""

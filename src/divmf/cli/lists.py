@@ -50,9 +50,9 @@ def recommend(
 
       divmf recommend run -o lists.parquet
 
-      divmf recommend run -o lists.parquet --exclude sold-out.csv --where "category = 'Drama'" --catalog items.parquet
-
       divmf recommend run -o new.parquet --histories baskets.csv     (people who were not in training)
+
+      divmf recommend run -o lists.parquet --exclude sold-out.csv --where "category = 'Drama'" --catalog items.parquet
 
       torchrun --nproc-per-node 4 -m divmf recommend run -o lists/
     """

@@ -44,13 +44,6 @@ class Blocked:
         """What users have met, and what they may not be shown."""
         return seen if self.pairs is None else merged([seen, self.pairs])
 
-    def as_seen(self, seen: sparse.csr_array) -> sparse.csr_array:
-        """What users have met, and everything that is not to be shown to them, pair by pair."""
-        blocked, n_users = np.flatnonzero(self.items), seen.shape[0]
-        pairs = (np.repeat(np.arange(n_users), len(blocked)), np.tile(blocked, n_users))
-        every = sparse.csr_array((np.ones(n_users * len(blocked), dtype=seen.dtype), pairs), shape=seen.shape)
-        return merged([self.with_seen(seen), every])
-
     def penalty(self, discount: Array | None = None) -> Array:
         """What to add to the scores of items: −inf for those that nobody may be shown.  (n_items,) float32"""
         added = np.zeros(len(self.items), np.float32) if discount is None else discount.astype(np.float32)

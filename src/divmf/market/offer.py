@@ -1,10 +1,10 @@
-"""The best response: the list of somebody at discounts that are there, for people whom no market was solved with.
+"""The best lists of many people at discounts that are there, for people whom no market was solved with.
 
     terms = Offer.of(chosen.discount, k=10, exposure="count")
     items = respond(scores, terms)                     # scores (people, n_items), −inf for what may not be listed
 
 With the discounts of a market that was solved, a list is one dynamic programme over the best candidates by score and by
-score plus discount: nothing is solved again. A service calls the same function for each request.
+score plus discount: nothing is solved again. `divmf.market.response` answers one request at discounts that move.
 """
 
 from typing import NamedTuple
@@ -67,14 +67,21 @@ def respond(scores: Array, offer: Offer, weights: Array | None = None, k: int | 
     return np.hstack([lists, top(torch.from_numpy(both), k - slots)[0].numpy().astype(np.int32)])
 
 
-def respond_to(scorer: Scorer, seen: sparse.csr_array, offer: Offer, weights: Array, k: int) -> Array:
-    """`respond` for everybody whom a scorer knows, without what they have seen, block after block.  (n_users, k)"""
+def respond_to(
+    scorer: Scorer, seen: sparse.csr_array, offer: Offer, weights: Array, k: int, out: Array | None = None
+) -> Array:
+    """`respond` for everybody whom a scorer knows, without what they have seen, block after block.  (n_users, k)
+
+    out   (n_items,) bool: items that nobody may be shown
+    """
     found = np.empty((scorer.n_users, k), dtype=np.int32)
 
     def part(first: int, last: int) -> None:
         for block in blocks(last - first, scorer.n_items):
             users = np.arange(first + block.start, first + block.stop)
             scores = fill_seen(torch.from_numpy(scorer.scores(users)), users, seen, -np.inf).numpy()
+            if out is not None:
+                scores[:, out] = -np.inf
             found[users[0] : users[-1] + 1] = respond(scores, offer, weights[users], k)
 
     in_parts(part, scorer.n_users)

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from divmf.data.filters import Blocked
 from divmf.data.histories import Histories
 from divmf.data.split import Split
 from divmf.engine import comm
@@ -77,21 +76,22 @@ def folded(scorer: Scorer, learnt: Learnt, people: Histories) -> Scorer:
 
 def lists_of(
     scorer: Scorer, learnt: Learnt, chosen: Chosen | None, split: Split, people: Histories, k: int, slots: int,
-    out: Blocked | None = None,
+    out: Array | None = None,
 ) -> TopK:  # fmt: skip
     """The lists of people with such histories, without what is in them.
 
     chosen   the point of the market, whose discounts count; none for the model alone
     slots    of the lists that the market was solved with
-    out      what else is not to be shown
+    out      (n_items,) bool: items that nobody may be shown
     """
     theirs = folded(scorer, learnt, people)
-    everybody, met = np.arange(len(people)), people.met if out is None else out.as_seen(people.met)
+    everybody = np.arange(len(people))
     if chosen is None:
-        items = best_items(theirs, met, k, everybody)
+        penalty = None if out is None else np.where(out, np.float32(-np.inf), np.float32(0))
+        items = best_items(theirs, people.met, k, everybody, penalty)
     else:
         offer = Offer.of(chosen.discount, slots, learnt.exposure)
-        items = respond_to(theirs, met, offer, weights_of(people, split, learnt.stake), k)
+        items = respond_to(theirs, people.met, offer, weights_of(people, split, learnt.stake), k, out)
     return TopK(items, scores_of(theirs, everybody, items), people.user_ids, split.item_ids)
 
 

@@ -169,7 +169,7 @@ def test_vectors_from_elsewhere_take_in_nobody_and_say_why(split: Split) -> None
     with pytest.raises(ValueError, match="name the users, or give the history"):
         given_vectors.at(epoch=0).recommend()
     with pytest.raises(ValueError, match="give one of them"):
-        given_vectors.at(epoch=0).lists(split.user_ids[:1], histories=[["x"]])
+        given_vectors.at(epoch=0).lists(split.user_ids[:1], histories=[split.item_ids[:1]])
 
 
 def test_the_command_writes_lists_for_new_people(divmf: Any, split: Split, tmp_path: Path) -> None:
