@@ -26,7 +26,6 @@ def main() -> None:
             plan,
             reproduce,
             rerank,
-            rerun,
             serve,
             train,
         )
