@@ -26,6 +26,7 @@ def main() -> None:
             plan,
             reproduce,
             rerank,
+            rerun,
             serve,
             train,
         )
