@@ -52,7 +52,7 @@ def test_the_whole_path_from_a_log_to_measured_lists(divmf: Any, log: Path, tmp_
     assert divmf("pick", run, "--epoch", "4", "--json").json["epoch"] == 4
     assert "picked diversity epoch 4" in divmf("pick", run, "--epoch", 4).out
 
-    assert divmf("recommend", run, "-o", lists, "--json").json == {
+    assert divmf("recommend", run, "-o", lists, "--seen", "train+valid", "--json").json == {
         "output": str(lists),
         "users": 120,
         "k": 3,
@@ -108,7 +108,7 @@ def test_the_defaults_choose_lambda_and_rate_and_make_a_curve_of_the_market(
 
     lists, parts = tmp_path / "lists.parquet", tmp_path / "parts"
     picked = divmf("pick", market, "--epoch", points[-1]["epoch"], "--json").json
-    assert divmf("recommend", market, "-o", lists, "-q").code == 0
+    assert divmf("recommend", market, "-o", lists, "--seen", "train+valid", "-q").code == 0
     divmf("data", "split", log, "-o", parts)
     evaluated = divmf(
         "evaluate", lists, "--test", parts / "test.parquet", "--catalog", parts / "catalog.parquet",

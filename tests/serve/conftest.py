@@ -10,12 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+from served import free_port
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes], seconds: float = 30) -> None:

@@ -9,7 +9,7 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, wanted_items
-from divmf.cli.inputs import Columns, read_users
+from divmf.cli.inputs import Columns, read_histories, read_users
 from divmf.cli.options import command
 from divmf.engine.files import naming
 
@@ -27,11 +27,17 @@ def recommend(
     ],
     k: Annotated[int | None, typer.Option("--k", "-k", help="Items per list; the run's own k if not given.")] = None,
     users: Annotated[Path | None, typer.Option(help="A file of user ids; all users if not given.")] = None,
+    histories: Annotated[
+        Path | None,
+        typer.Option(
+            help="Lists for people who were not in training instead: a file of what they have met, user_id and item_id."
+        ),
+    ] = None,
     epoch: Annotated[int | None, typer.Option(help="This epoch instead of the picked point; 0 is the model.")] = None,
     seen: Annotated[
-        str, typer.Option(help="What stays out of a list: 'train+valid' (so that a test can find its item), 'train',"
-                          " or 'all' for lists that people will see.")
-    ] = "train+valid",
+        str, typer.Option(help="What stays out of a list: 'all' that a user has met, for lists that people will see;"
+                          " 'train+valid', so that a test can find its items; 'train'.")
+    ] = "all",
     exclude: Filtered.exclude = None,
     items: Filtered.items = None,
     where: Filtered.where = None,
@@ -43,6 +49,8 @@ def recommend(
     Examples:
 
       divmf recommend run -o lists.parquet
+
+      divmf recommend run -o new.parquet --histories baskets.csv     (people who were not in training)
 
       divmf recommend run -o lists.parquet --exclude sold-out.csv --where "category = 'Drama'" --catalog items.parquet
 
@@ -58,11 +66,14 @@ def recommend(
     if comm.size() > 1 and not as_parts:
         raise ValueError(f"{output} is one file, and there are {comm.size()} processes; name a folder, as lists/")
     (check_folder if as_parts else check_writable)(output)
-    protect(output, [users, exclude, items, catalog], LISTS)
+    protect(output, [users, histories, exclude, items, catalog], LISTS)
+    if histories is not None and (users is not None or comm.size() > 1):
+        raise ValueError("--histories is for people who were not in training, and for one process; leave --users out")
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
+    people = None if histories is None else read_histories(histories, chosen.split.item_ids)
     wanted = None if users is None else read_users(users, chosen.split.train)
     only = wanted_items(chosen.split.item_ids, items, where, catalog)
-    lists = chosen.lists(wanted, k, seen=seen, exclude=exclude, items=only)  # type: ignore[arg-type]
+    lists = chosen.lists(wanted, k, histories=people, seen=seen, exclude=exclude, items=only)  # type: ignore[arg-type]
     (write_part if as_parts else write_table)(lists.frame, output)
     n_lists = int(comm.total(len(lists)))
     out.say(f"wrote {output}: {n_lists:,} lists of {lists.width} ({chosen.point.name})")

@@ -143,6 +143,12 @@ class Run:
         return facts
 
     @property
+    def began_from(self) -> str | None:
+        """A hash of the model that the run began from; none if it began from nothing."""
+        kept: str | None = read_as(self.config_file, CONFIG)["start"]
+        return kept
+
+    @property
     def sizes(self) -> Sizes:
         """How many users and items there are, which all tables of the run must fit."""
         return Sizes(self.data["users"], self.data["items"])

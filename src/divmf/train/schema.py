@@ -60,12 +60,23 @@ class ConfigFile(TypedDict):
 
 
 @with_config(KEPT)
+class LearntRow(TypedDict):
+    """How the model of a saved point was fitted, and how its market counts."""
+
+    name: str | None
+    settings: dict[str, Finite]
+    exposure: Literal["count", "attention"]
+    stake: Annotated[float, Field(ge=0, le=1)]
+
+
+@with_config(KEPT)
 class ModelFile(TypedDict):
     """model.json of a saved model."""
 
     k: Annotated[int, Field(ge=1)]
     point: PointRow
     fingerprint: str
+    learnt: LearntRow
 
 
 @with_config(KEPT)
