@@ -26,6 +26,7 @@ from divmf.data.split import Split
 from divmf.data.stored import read_split, write_split
 from divmf.engine import comm
 from divmf.engine.arrays import Array
+from divmf.engine.clock import Clock
 from divmf.engine.files import put_folder, write_json
 from divmf.engine.progress import told
 from divmf.market.chosen import Chosen
@@ -39,6 +40,8 @@ from divmf.models.weights import LARGEST, Rows, Sizes, model_of, read_tensors, w
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.retrieval import recommend
+from divmf.train.choosing import check_chosen
+from divmf.train.final import final
 from divmf.train.fitting import fit, fit_scores, refine
 from divmf.train.people import Learnt, lists_of
 from divmf.train.runs import Run, scorer_of, versions
@@ -299,6 +302,19 @@ class DivMF(TrainConfig):
 
     choose = at
 
+    def final(
+        self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
+        coverage: float | None = None, epoch: int | None = None, rho: float | None = None,
+    ) -> Recommender:  # fmt: skip
+        """As `at`, but learnt once more from everything, what was held out included, with the settings chosen.
+
+        For lists that people will see; they cannot be evaluated, for nothing is left to evaluate them on.
+        """
+        asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
+        check_chosen(self.run)
+        chosen = self.at(rule, **asked)  # type: ignore[arg-type]
+        return final_of(self.run, chosen.split, chosen.point)
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name, as scikit-learn asks for them; `deep` changes nothing, for none holds another."""
         return {item.name: getattr(self, item.name) for item in fields(TrainConfig)}
@@ -322,6 +338,13 @@ class DivMF(TrainConfig):
     def save(self, folder: str | Path) -> None:
         """`at(ndcg_drop=0.05).save(…)`: the usual operating point. The whole curve lives in the run folder."""
         self.at(ndcg_drop=0.05).save(folder)
+
+
+def final_of(run: Run, split: Split, point: Point, clock: Clock | None = None) -> Recommender:
+    """The operating point of a run, learnt once more from everything: for lists that people will see."""
+    scorer, whole, chosen = final(run, split, point, clock)
+    model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS
+    return Recommender(model, whole, point, run.config.k, chosen, scorer, Learnt.of(run, split))
 
 
 def people_of(histories: Any, item_ids: pl.Series) -> Histories:

@@ -70,6 +70,13 @@ def recommend(
     if histories is not None and (users is not None or comm.size() > 1):
         raise ValueError("--histories is for people who were not in training, and for one process; leave --users out")
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
+    if epoch is None and seen == "all" and (run / "final" / "model.json").exists():
+        last = load(run / "final")
+        if last.point == chosen.point:
+            chosen = last
+            out.note(f"{run}/final: learnt from everything")
+        else:
+            out.note(f"{run}/final is of {last.point.name}; these are of {chosen.point.name}, picked since")
     people = None if histories is None else read_histories(histories, chosen.split.item_ids)
     wanted = None if users is None else read_users(users, chosen.split.train)
     only = wanted_items(chosen.split.item_ids, items, where, catalog)
