@@ -35,7 +35,7 @@ from divmf.models.config import STRICT, TrainConfig, check_of_method
 from divmf.models.items import similar_items
 from divmf.models.mf import MF
 from divmf.models.scorer import Blocks, Factors, Scorer
-from divmf.models.stored import from_tensors, tensors
+from divmf.models.stored import tensors
 from divmf.models.weights import LARGEST, Rows, Sizes, model_of, read_tensors, write_tensors
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
@@ -44,7 +44,7 @@ from divmf.train.choosing import check_chosen
 from divmf.train.final import final
 from divmf.train.fitting import fit, fit_scores, refine
 from divmf.train.people import Learnt, lists_of
-from divmf.train.runs import Run, versions
+from divmf.train.runs import Run, scorer_of, versions
 from divmf.train.schema import MODEL, read_as
 
 log = logging.getLogger(__name__)
@@ -395,9 +395,10 @@ def load(folder: str | Path) -> Recommender:
         about = read_as(folder / "model.json", MODEL)
         split = read_split(folder, about["fingerprint"])
         rows = Rows.of(split.n_users)
-        sizes, path = Sizes(rows.whole, split.n_items), folder / "lists.safetensors"
+        sizes, own = (Sizes(n_users, split.n_items) for n_users in (rows.whole, split.n_users))
+        path = folder / "lists.safetensors"
         kept = read_tensors(folder / "model.safetensors", rows, sizes)
-        scorer = None if "users" in kept else from_tensors(kept)
+        scorer = None if "users" in kept else scorer_of(kept, folder / "model.safetensors", own)
         model = model_of(kept, folder / "model.safetensors") if scorer is None else NO_WEIGHTS
         chosen = Chosen.of(read_tensors(path, rows, sizes), split.n_items, path) if path.exists() else None
         learnt = Learnt(**{item.name: about["learnt"][item.name] for item in fields(Learnt)})

@@ -202,13 +202,7 @@ class Run:
         found = read_tensors(self.base_file, rows, self.sizes)
         if "users" in found:
             return Factors.of(model_of(found, self.base_file))
-        try:
-            scorer = from_tensors(found)
-        except (KeyError, ValueError) as error:
-            raise damaged(self.base_file, error) from error
-        if (scorer.n_users, scorer.n_items) != self.sizes:
-            raise damaged(self.base_file, f"scores of {scorer.n_users:,} users for {scorer.n_items:,} items")
-        return scorer
+        return scorer_of(found, self.base_file, self.sizes)
 
     def record_scorer(self, scorer: Scorer) -> None:
         """Keep what the market begins from, if it can be kept."""
@@ -310,7 +304,7 @@ class Run:
             write_text(self.log_file, "".join(kept))
         state = read_tensors(self.state_file, rows, self.sizes)
         if (width := model_of(state, self.state_file).dim) != self.config.n_dims:
-            raise damaged(self.state_file, f"vectors of {width}, the run has dim={self.config.n_dims}")
+            raise damaged(self.state_file, f"vectors of {width}, config.json says dim={self.config.n_dims}")
         check_moments(state, self.state_file)
         return state
 
@@ -354,7 +348,21 @@ class Run:
             raise ValueError(
                 f"{self.folder}: no operating point was picked yet; run `divmf pick {self.folder} --ndcg-drop 5%`"
             )
-        return Point.from_json(read_as(path, POINT))
+        point = Point.from_json(read_as(path, POINT))
+        if point.phase != ACCURACY and (point.epoch, point.knob) not in {(p.epoch, p.knob) for p in self.curve.points}:
+            raise damaged(path, f"{point.name} is not among the points of {self.log_file.name}")
+        return point
+
+
+def scorer_of(found: Mapping[str, Tensor], path: Path, sizes: Sizes) -> Scorer:
+    """The scorer that was kept in a file, if it is one of these users and items."""
+    try:
+        scorer = from_tensors(found)
+    except (KeyError, ValueError) as error:
+        raise damaged(path, error) from error
+    if (scorer.n_users, scorer.n_items) != sizes:
+        raise damaged(path, f"scores of {scorer.n_users:,} users for {scorer.n_items:,} items")
+    return scorer
 
 
 def check_moments(state: Mapping[str, Tensor], path: Path) -> None:
