@@ -155,7 +155,7 @@ class MarketOfLists:
 
     def respond(self, discount: Array) -> Array:
         """The lists that are best at given discounts, in units of the scores: nothing is solved.  (n_lists, k)"""
-        from divmf.kernels.respond import respond_part
+        from divmf.kernels.response import respond_part
 
         made = np.empty(self.own.items.shape, dtype=np.int32)
         columns = self.market.finder.find(discount, made)
