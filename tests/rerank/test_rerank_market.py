@@ -8,6 +8,7 @@ from rerank_cases import candidates, items_of, make_candidates, rows_of, some
 
 from divmf.kernels.market import ONE
 from divmf.market.values import exposure_weights, slot_weights
+from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import gini
 from divmf.rerank import market
 from divmf.rerank.market import Solved
@@ -71,3 +72,17 @@ def test_a_larger_rho_spreads_lists_more_evenly():
     values = [gini(market(wide, 4, rho=rho).counts) for rho in (0.0, 0.05, 0.5, 5.0)]
     assert values == sorted(values, reverse=True)
     assert values[-1] < 0.3 * values[0]
+
+
+@pytest.mark.parametrize("factor", [0.25, 4.0])
+def test_the_unit_of_the_scores_does_not_matter(factor: float) -> None:
+    # ρ counts in spreads of a user's scores
+    rng = np.random.default_rng(5)
+    items = np.tile(np.arange(12, dtype=np.int32), (8, 1))
+    scores = rng.random((8, 12)).astype(np.float32)
+    made = [
+        market(TopK.from_arrays(items, unit * scores, list(range(8)), list(range(12))), 3, rho=0.5)
+        for unit in (1, factor)
+    ]
+    assert made[0].items.tolist() == made[1].items.tolist()
+    assert made[0].items.tolist() != np.argsort(-scores, axis=1)[:, :3].tolist()
