@@ -465,7 +465,7 @@ def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings
     """The market on the scores of any model."""
     if not hasattr(scorer, "scores"):
         if not callable(scorer):
-            raise ValueError(f"{scorer!r:.100} does not score; give a Scorer, or a function of user numbers")
+            raise ValueError(f"{type(scorer).__name__} does not score; give a Scorer, or a function of user numbers")
         scorer = Blocks(scorer, split.n_users, split.n_items)
     if (there := (scorer.n_users, scorer.n_items)) != (split.n_users, split.n_items):
         raise ValueError(
