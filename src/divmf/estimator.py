@@ -28,6 +28,7 @@ from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.files import put_folder, write_json
 from divmf.engine.progress import told
+from divmf.engine.versions import versions
 from divmf.market.chosen import Chosen
 from divmf.models.accuracy import best_items, scores_of
 from divmf.models.config import STRICT, TrainConfig, check_of_method
@@ -41,7 +42,7 @@ from divmf.ranking.lists import TopK
 from divmf.ranking.retrieval import recommend
 from divmf.train.fitting import fit, fit_scores, refine
 from divmf.train.people import Learnt, lists_of
-from divmf.train.runs import Run, versions
+from divmf.train.runs import Run
 from divmf.train.schema import MODEL, read_as
 
 log = logging.getLogger(__name__)
