@@ -29,6 +29,7 @@ from divmf.engine.arrays import Array
 from divmf.engine.clock import Clock
 from divmf.engine.files import put_folder, write_json
 from divmf.engine.progress import told
+from divmf.engine.versions import versions
 from divmf.market.chosen import Chosen
 from divmf.models.accuracy import best_items, scores_of
 from divmf.models.config import STRICT, TrainConfig, check_of_method
@@ -44,7 +45,7 @@ from divmf.train.choosing import check_chosen
 from divmf.train.final import final
 from divmf.train.fitting import fit, fit_scores, refine
 from divmf.train.people import Learnt, lists_of
-from divmf.train.runs import Run, scorer_of, versions
+from divmf.train.runs import Run, scorer_of
 from divmf.train.schema import MODEL, read_as
 
 log = logging.getLogger(__name__)

@@ -9,12 +9,11 @@ import logging
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from divmf.engine.arrays import Array
 from divmf.ranking.lists import TopK
 from divmf.ranking.lists import popularity_of as popularity_of
-from divmf.ranking.select import top
+from divmf.ranking.select import top_of
 
 log = logging.getLogger(__name__)
 
@@ -119,8 +118,7 @@ def log_softmax(candidates: TopK) -> Array:
 
 def best(keys: Array, k: int) -> Array:
     """The places of the k largest keys of each row, largest first, ties to the smaller place.  (n_lists, k)"""
-    places, _ = top(torch.from_numpy(np.ascontiguousarray(keys)), k)
-    return places.numpy()
+    return top_of(keys, k)[0]
 
 
 def own(candidates: TopK, k: int) -> Array:

@@ -14,9 +14,7 @@ picked.json            the operating point chosen
 """
 
 import hashlib
-import importlib.metadata
 import json
-import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -32,6 +30,7 @@ from divmf.data.split import Split
 from divmf.data.stored import read_split, write_split
 from divmf.engine import comm
 from divmf.engine.files import append_line, damaged, write_json, write_text
+from divmf.engine.versions import versions
 from divmf.market.chosen import Chosen
 from divmf.models.config import TrainConfig
 from divmf.models.mf import MF
@@ -411,12 +410,6 @@ def fingerprint_of_model(model: MF | Scorer) -> str:
     for tensor in (model.tensors() if isinstance(model, MF) else tensors(model)).values():
         digest.update(tensor.detach().cpu().contiguous().numpy().data)
     return digest.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """What the run was made with."""
-    names = ("divmf", "torch", "numpy", "numba", "polars", "scipy")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
 
 
 def optimiser_tensors(optimisers: Mapping[str, Any]) -> dict[str, Tensor]:
