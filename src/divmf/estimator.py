@@ -27,6 +27,7 @@ from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.files import put_folder, write_json
 from divmf.market.chosen import Chosen
+from divmf.market.rules import Rules
 from divmf.models.accuracy import best_items, scores_of
 from divmf.models.config import STRICT, TrainConfig, check_of_method
 from divmf.models.mf import MF
@@ -37,6 +38,7 @@ from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.retrieval import recommend
 from divmf.train.fitting import fit, fit_scores, refine
+from divmf.train.ruling import bound_to
 from divmf.train.runs import Run, versions
 from divmf.train.schema import MODEL, read_as
 
@@ -192,29 +194,35 @@ class DivMF(TrainConfig):
     def _repr_html_(self) -> str:
         return self.curve._repr_html_() if hasattr(self, "run_") else escape(repr(self))
 
-    def fit(self, split: Split, run: str | Path | None = None) -> Self:
-        """Train on a split. run: a folder that keeps every epoch, so a stopped fit can go on; else a temporary one."""
-        return self._train(split, run, None)
+    def fit(self, split: Split, run: str | Path | None = None, rules: Rules | None = None) -> Self:
+        """Train on a split. run: a folder that keeps every epoch, so a stopped fit can go on; else a temporary one.
+
+        rules: what the lists of every point keep; the curve then begins with the model's lists that keep them
+        """
+        return self._train(split, run, None, rules)
 
     def __post_init__(self) -> None:
         check_of_method(self)
 
-    def _train(self, split: Split, run: str | Path | None, start: MF | None) -> Self:
+    def _train(self, split: Split, run: str | Path | None, start: MF | None, rules: Rules | None = None) -> Self:
         if not isinstance(split, Split):
             raise ValueError(f"fit takes a Split, not {type(split).__name__}; make one with data.leave_one_out()")
-        opened, config = self._start(split, run, start)
+        opened, config = self._start(split, run, start, rules)
         for _ in fit(opened, split, config, start):
             pass
         return self._fitted(opened, split)
 
-    def _start(self, split: Split, run: str | Path | None, start: MF | Scorer | None) -> tuple[Run, TrainConfig]:
+    def _start(
+        self, split: Split, run: str | Path | None, start: MF | Scorer | None, rules: Rules | None
+    ) -> tuple[Run, TrainConfig]:
         """The run folder, a temporary one if none is named, and the settings; start: what it begins from."""
+        bound = None if rules is None else bound_to(rules, split, self)
         if run is None:
             run = comm.shared(tempfile.mkdtemp(prefix="divmf-") if comm.first() else "")
             if comm.first():
                 weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
         config = TrainConfig(**{item.name: getattr(self, item.name) for item in fields(TrainConfig)})
-        return Run.start(run, split, config, model=start), config
+        return Run.start(run, split, config, model=start, rules=bound), config
 
     def _fitted(self, run: Run, split: Split) -> Self:
         # a frozen dataclass of settings, so what fit learns is set beside them
@@ -318,6 +326,7 @@ def diversify(
     split: Split | None = None,
     item_bias: Any = None,
     run: str | Path | None = None,
+    rules: Rules | None = None,
     **settings: Any,
 ) -> DivMF:
     """The curve of a model trained elsewhere; users and items in the order of split.user_ids and split.item_ids.
@@ -325,10 +334,11 @@ def diversify(
     diversify(user_factors, item_factors, split)   vectors, a row each
     diversify(scorer, split)                       a `Scorer` (`divmf.models`), or a function from user numbers to their
                                                    scores over all items
+    rules: what the lists of every point keep (`divmf.Rules`)
     settings: those of `DivMF`, such as k, method, diversity_epochs.
     """
     if isinstance(item_factors, Split):
-        return diversify_scores(user_factors, item_factors, run, settings)
+        return diversify_scores(user_factors, item_factors, run, rules, settings)
     if split is None:
         raise ValueError("diversify takes user_factors, item_factors and a split, or a scorer and a split")
     users, items = (as_table(table) for table in (user_factors, item_factors))
@@ -353,7 +363,7 @@ def diversify(
     if fixed := {"dim", "accuracy_epochs", "schedule"} & set(settings):
         raise ValueError(f"{min(fixed)} is not a setting of diversify: the given factors are diversified as they are")
     model = DivMF(**(settings | {"dim": users.shape[1], "accuracy_epochs": 0}))
-    return model._train(split, run, MF(users, items, bias))
+    return model._train(split, run, MF(users, items, bias), rules)
 
 
 def as_table(values: Any) -> torch.Tensor:
@@ -361,7 +371,9 @@ def as_table(values: Any) -> torch.Tensor:
     return torch.tensor(np.ascontiguousarray(values, dtype=np.float32))
 
 
-def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings: dict[str, Any]) -> DivMF:
+def diversify_scores(
+    scorer: Any, split: Split, run: str | Path | None, rules: Rules | None, settings: dict[str, Any]
+) -> DivMF:
     """The market on the scores of any model."""
     if not hasattr(scorer, "scores"):
         if not callable(scorer):
@@ -375,7 +387,7 @@ def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings
     model = DivMF(**(settings | {"accuracy_epochs": 0}))
     if model.method != "market":
         raise ValueError(f"method={model.method!r} needs vectors to train; a scorer goes with method='market'")
-    opened, config = model._start(split, run, scorer)
+    opened, config = model._start(split, run, scorer, rules)
     for _ in fit_scores(opened, split, config, scorer):
         pass
     object.__setattr__(model, "scorer_", scorer)

@@ -7,7 +7,7 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
-from divmf.cli.filters import Filtered, wanted_items
+from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
 from divmf.cli.inputs import Columns, positive_share
 from divmf.cli.options import command
 from divmf.engine.files import naming
@@ -41,6 +41,7 @@ def rerank(
     exclude: Filtered.exclude = None,
     items: Filtered.items = None,
     where: Filtered.where = None,
+    rules: Filtered.rules = None,
     show_methods: Annotated[
         bool, typer.Option("--list", help="The methods, their knobs and where they are from.")
     ] = False,
@@ -86,9 +87,10 @@ def rerank(
         with naming(train):  # ids of another type are refused whether the method looks at them or not
             numbers_of(wide.user_ids, met.user_ids)
             numbers_of(wide.item_ids, met.item_ids)
+    asked = read_rules(rules, catalog)
     with out.progress(f"{method} on {len(wide):,} lists", None):
         lowest = None if run is None else lowest_of_run(run, wide)
-        made = chosen.run(wide, k, given, met, seed, lowest)
+        made = chosen.run(wide, k, given, met, seed, lowest, asked)
     if catalog is None:
         out.note(
             f"the {wide.n_items:,} items in {lists} are taken for the whole catalog; with --catalog it is all there are"
@@ -100,11 +102,16 @@ def rerank(
     ceiling = coverage_ceiling(int(made.lengths.sum()), made.n_items)
     title = f"wrote {output}: {len(made):,} lists of {k}; coverage at most {ceiling:.4f}"
     out.table(title, ["", "the model's own", method], rows)
+    about: dict[str, Any] = {}
+    if asked is not None:
+        from divmf.rerank.market import bound_to_lists
+
+        about = {"rules": say_given(out, bound_to_lists(asked, wide, k, met), made.items)}
     short = int((made.lengths < k).sum())  # the library has warned of them
     out.result({
         "output": str(output), "method": method, "settings": given, "users": len(made), "k": k, "short": short,
         "catalog": made.n_items, "coverage_ceiling": ceiling, **{name: after_value for name, _, after_value in rows},
-        "before": {name: before_value for name, before_value, _ in rows},
+        "before": {name: before_value for name, before_value, _ in rows}, **about,
     })  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
+from divmf.cli.filters import Filtered, read_rules, say_given
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split, positive_share
 from divmf.cli.options import command
 from divmf.engine.clock import Clock
@@ -42,6 +43,8 @@ def train(
     query: Columns.query = None,
     split_column: Columns.split = None,
     hold_out: Columns.hold_out = None,
+    rules: Filtered.rules = None,
+    catalog: Filtered.catalog = None,
     profile: Annotated[bool, typer.Option("--profile", help="Also say where the time went, phase by phase.")] = False,
     *,
     settings: dict[str, Any],
@@ -53,6 +56,8 @@ def train(
       divmf train events.csv -o run --k-core 5 --k 10
 
       divmf train events.csv -o run --model ease            (one kind of model, its settings chosen on validation)
+
+      divmf train events.csv -o run --rules rules.toml --catalog items.parquet      (lists that keep a shop's rules)
 
       torchrun --nproc-per-node 4 -m divmf train events.parquet -o run --model softmax   (each has a share of the users)
     """
@@ -73,11 +78,12 @@ def train(
         raise ValueError("--split-column takes files with the usual names of columns; leave --user, --item, --time out")
     columns = Columns(user, item, time, query, split_column, held_share(hold_out))
     split = load_split(out, data, k_core, config.seed, columns, clock)
-    run = train_run(out, output, split, config, masked(data), clock)
+    run = train_run(out, output, split, config, masked(data), clock, read_rules(rules, catalog))
     theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     base = run.curve.base
     say_choice(out, run)
+    ruled = say_rules(out, run, split, picked)
     out.table(
         f"{output}: before and after, on the test items (k = {config.k}); coverage at most"
         f" {coverage_ceiling(int(comm.total(split.n_users)) * config.k, split.n_items):.4f}",
@@ -102,8 +108,22 @@ def train(
             "model": run.choice,
             "tuned": run.tuned,
         }
+        | ruled
         | ({"profile": where} if profile else {})
     )
+
+
+def say_rules(out: Out, run: Any, split: Any, picked: Any) -> dict[str, Any]:
+    """What the rules of a run ask for, what the lists of the picked point give, and what the rules cost."""
+    bound = run.rules
+    if bound is None:
+        return {}
+    from divmf.models.weights import Rows
+
+    chosen = run.chosen(picked, Rows.of(split.n_users))
+    curve = run.curve
+    cost = {"without": curve.without_rules.test["ndcg"], "with": curve.base.test["ndcg"]}
+    return {"rules": say_given(out, bound, chosen.lists["all"], cost)}
 
 
 def base_name(run: Any) -> str:
@@ -156,17 +176,21 @@ def choose(run: Any, split: Any, rule: str | None = None, clock: Clock | None = 
     return run.pick(rule, **criterion)
 
 
-def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None) -> Any:
+def train_run(
+    out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None, rules: Any = None
+) -> Any:
     """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
     clock = clock or Clock()
     with clock.phase("loading libraries"):
         from divmf.train.fitting import check_fits, fit
+        from divmf.train.ruling import bound_to
         from divmf.train.runs import Run
 
     with naming(source):
         check_fits(split, config)
     with clock.phase("writing"):
-        run = Run.start(output, split, config, source)
+        bound = None if rules is None else bound_to(rules, split, config)
+        run = Run.start(output, split, config, source, rules=bound)
     if done := len(run.curve):
         out.note(f"{output}: going on after {done} epochs")
     try:
