@@ -44,14 +44,14 @@ BASES = {
     "ease": "EASE",
     "ials": "iALS of irspack (128 dimensions, alpha0 0.5, reg 0.005)",
     "softmax": "MF by softmax (32 dimensions)",
-    "auto": "the model that `DivMF()` chooses",
     "bpr": "MF by BPR (32 dimensions, preset paper)",
+    "auto": "the model that `DivMF()` chooses",
 }
 TRAINED_HERE: dict[str, dict[str, Any]] = {
     "ease": {"model": "ease"},
     "softmax": {"accuracy_epochs": 40},
-    "auto": {},
     "bpr": {"preset": "paper"},
+    "auto": {},
 }
 VECTORS = ("softmax", "bpr")  # DivMF trains vectors, and these were trained here
 SEEDS, KS = (0, 1, 2), (5, 10)

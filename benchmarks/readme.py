@@ -18,11 +18,12 @@ NAMES, BASE, K, LOSS = ("ml-1m", "epinions-15"), "ease", 5, 0.1
 PLACE = re.compile(r"(<!-- made by `make results` -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def write_table(file: Path, folder: Path) -> None:
-    """Put the table where the file has a place for it."""
+def write_table(file: Path, folder: Path, summary: str) -> None:
+    """Put the table, and a summary of all tables, where the file has a place for it."""
     lines = ["| data | method | coverage | entropy | Gini |", "|---|---|---|---|---|"]
     for name in NAMES:
         lines += rows(name, folder)
+    lines += ["", summary]
     text, found = PLACE.subn(lambda place: place[1] + "\n".join(lines) + "\n" + place[2], file.read_text())
     if not found:
         raise ValueError(f"{file} has no place for the table: two comments, as {PLACE.pattern} says")

@@ -60,7 +60,7 @@ def main() -> None:
     else:
         section = PAPER + file.read_text().partition(PAPER)[2]
     file.write_text(page(folder, file.parent / "img") + "\n\n" + section)
-    write_table(ROOT / "README.md", folder)
+    write_table(ROOT / "README.md", folder, summary(folder))
     print(file)
 
 
@@ -97,6 +97,20 @@ def standings(folder: Path) -> Iterator[Cell]:
                 yield Cell(name, base, k, metric, loss, how, values[0], rival, values[1])
 
 
+def summary(folder: Path) -> str:
+    """All cells in a sentence."""
+    cells = list(standings(folder))
+    counts = Counter(cell.standing for cell in cells)
+    seeds = max(len(seeds_of(*key[:2], folder, key[2])) for key in tables(folder))
+    datasets, bases, ks = (list(dict.fromkeys(map(str, column))) for column in list(zip(*tables(folder), strict=True)))
+    return (
+        f"Of {len(cells)} cells ({', '.join(DATASETS[name][0] for name in datasets)}; models {', '.join(bases)};"
+        f" k = {' and '.join(ks)}; seeds: {seeds}; three metrics; losses of 5, 10, 20 and 40%), the market is"
+        f" clearly best on the same model in {counts['best']}, not distinguishable from the best in {counts['tied']}"
+        f" and behind in {counts['behind']}; not every combination is made, the page says which."
+    )
+
+
 def page(folder: Path, images: Path) -> str:
     """The whole of it, but for the paper's experiments."""
     cells = list(standings(folder))
@@ -113,32 +127,23 @@ def introduction() -> str:
     fixed = ", ".join(
         f"{method} ({told(settings)})" for method, settings in FIXED.items() if settings and method != "divmf"
     )
-    widths = ", ".join(map(str, WIDTHS))
-    return INTRODUCTION.format(fixed=fixed, widths=widths, strong=", ".join(STRONG))
+    widths = " or ".join(map(str, WIDTHS[1:]))
+    return INTRODUCTION.format(fixed=fixed, widths=widths)
 
 
 def made(folder: Path) -> str:
     """Which datasets, models, lengths, seeds and methods the tables are of."""
-    lines = [
-        "## What is in the tables",
-        "",
-        MADE,
-        "",
-        "| dataset | model | k | seeds | not made |",
-        "|---|---|---|---|---|",
-    ]
-    for name in DATASETS:
-        for base in COMPARED:
-            for k in KS:
-                seeds = seeds_of(name, base, folder, k)
-                if not seeds:
-                    lines.append(f"| {DATASETS[name][0]} | {base} | {k} | none | |")
-                    continue
-                left = [method for method in methods_on(base) if method not in tables(folder)[name, base, k]]
-                lines.append(
-                    f"| {DATASETS[name][0]} | {base} | {k} | {', '.join(map(str, seeds))} | {', '.join(left) or '–'} |"
-                )
-    return "\n".join(lines)
+    lines, none = ["| dataset | model | k | seeds | methods not made |", "|---|---|---|---|---|"], []
+    for name, base, k in ((name, base, k) for name in DATASETS for base in COMPARED for k in KS):
+        title = DATASETS[name][0]
+        if (table := tables(folder).get((name, base, k))) is None:
+            none.append(f"{title}, {base}, k = {k}")
+            continue
+        left = ", ".join(method for method in methods_on(base) if method not in table) or "–"
+        seeds = ", ".join(map(str, seeds_of(name, base, folder, k)))
+        lines.append(f"| {title} | {base} | {k} | {seeds} | {left} |")
+    missing = f"No tables are made of: {'; '.join(none)}." if none else "Everything is made."
+    return "\n".join(["## What is in the tables", "", MADE, "", *lines, "", missing])
 
 
 def same_model(cells: list[Cell]) -> str:
@@ -250,15 +255,16 @@ value up to there; the end of the curve if it never loses so much), averaged ove
 resampled users. The market goes on until 45% are lost; rerankers to the end of their grid; DivMF for 200 epochs at the
 most, so that it may end earlier. The market has its default settings everywhere. Settings of a reranker other than its
 knob are chosen on validation (seed 0, k = 5; the mean of coverage, entropy and 1 − Gini over losses of 0 to 40%): its
-variants with 100 candidates a user, then the best of them with {widths} candidates (FairRec up to 3000). Methods that
-take long have no choice of settings: {fixed}; DivMF unmasks 500 items.
+variants with 100 candidates a user, then the best of them with {widths} candidates (FairRec up to 3000).
+Methods that take long have fixed settings, which may understate them: {fixed};
+DivMF unmasks 500 items.
 
     make results                          # all curves: many hours on two cores
     python -m benchmarks.results --page   # the page of the curves that are there"""
 
-MADE = """Curves are made in this order: the market and its seven strongest rivals with seed 0 and k = 5, then k = 10,
-then the other seeds, then the other methods. A row below is in the tables if the market and these seven are made; what
-is not made is in no table and no count."""
+MADE = f"""The market and its strongest rivals ({", ".join(STRONG)}) come first, then the other
+methods. A model and length of lists is in the tables if all of the former are made; what is not made is in no table and
+no count."""
 
 SAME = """Cells (dataset × k × metric × loss of 5, 10, 20 and 40%) in which the market is clearly better than every
 other method on the same model (the interval of every paired difference is on its side), not distinguishable from the

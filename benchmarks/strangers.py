@@ -16,14 +16,14 @@ from scipy import sparse
 
 from benchmarks.frontier import DEEPEST, KS, Place, Points, curve, irspack_ials, measured
 from divmf.data.split import Split
-from divmf.estimator import NO_WEIGHTS, Recommender
+from divmf.estimator import Recommender
 from divmf.models.scorer import Factors
 from divmf.ranking.curve import Point
 from divmf.ranking.lists import TopK
 
 K = KS[0]
-WIDTH = 1000  # candidates a user in the CSV
-RHOS = ("0.05", "0.2", "0.8", "3.2", "12.8", "51.2")
+WIDTH = 500  # candidates a user in the CSV
+RHOS = ("0.1", "0.4", "1.6", "6.4", "25.6")
 
 
 def main() -> None:
@@ -72,7 +72,7 @@ def models() -> Mapping[str, Callable[[sparse.csr_array], Factors]]:
 
 def recommender(scorer: Factors, split: Split) -> Recommender:
     """A scorer as something that makes lists."""
-    return Recommender(NO_WEIGHTS, split, Point("accuracy", 0, {}, {}), K, None, scorer)
+    return Recommender(scorer.model, split, Point("accuracy", 0, {}, {}), K, None, scorer)
 
 
 def reranked(model: Recommender, split: Split) -> Points:
