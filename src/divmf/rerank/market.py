@@ -18,6 +18,7 @@ from divmf.rerank.settings import Order, Share, reranker
 
 if TYPE_CHECKING:
     from divmf.market.certificate import Certificate
+    from divmf.market.keeping import Kept
     from divmf.market.solve import Lists, Solution
 
 STEPS = 3.0  # ρ grows so much from one solution to the next: each begins with the lists of the one before
@@ -68,6 +69,7 @@ class Found(NamedTuple):
     rho: float
     items: Array
     solution: "Solution | None"
+    kept: "Kept | None" = None  # where there are rules
 
 
 class MarketOfLists:
@@ -114,9 +116,9 @@ class MarketOfLists:
 
         if self.ruled is None:
             found = solve(self.market, rho * self.unit, start)
-        else:
-            found = solve_ruled(self.ruled, rho * self.unit, start).solution
-        return Found(rho, found.lists["all"].items, found)
+            return Found(rho, found.lists["all"].items, found)
+        kept = solve_ruled(self.ruled, rho * self.unit, start)
+        return Found(rho, kept.solution.lists["all"].items, kept.solution, kept)
 
     def at(self, rho: float) -> Found:
         """The lists at ρ, by way of smaller ones."""
@@ -173,9 +175,12 @@ class MarketOfLists:
     def certificate(self, found: Found) -> "Certificate":
         """The discounts of a solution, and how far it may be from the best lists of these candidates."""
         from divmf.market.certificate import Certificate, certify
+        from divmf.market.keeping import certify_ruled
 
         if found.solution is None:
             return Certificate(np.zeros(self.candidates.n_items), 0.0)
+        if self.ruled is not None and found.kept is not None:
+            return Certificate(*certify_ruled(self.ruled, found.kept)[:2])
         return certify(self.market, found.solution)
 
     def respond(self, discount: Array) -> Array:
