@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any, Literal, overload
 
@@ -291,7 +292,8 @@ def yelp_reviews(data: bytes | Path) -> pl.DataFrame:
 def columns_at(data: bytes | Path, separator: str, places: dict[str, int]) -> pl.DataFrame:
     """Some columns, by their place from 0, of separated text without a header."""
     columns = list(places.values())
-    table = pl.read_csv(data, separator=separator, has_header=False, columns=columns, quote_char=None, glob=False)
+    with data.open("rb") if isinstance(data, Path) else nullcontext(data) as source:  # a name may look like a pattern
+        table = pl.read_csv(source, separator=separator, has_header=False, columns=columns, quote_char=None)
     table.columns = list(places)
     return table
 
