@@ -137,7 +137,7 @@ def test_runs_of_one_method_are_told_apart_by_their_folder(finished_run: Path, t
     same = tmp_path / "further" / "other"
     shutil.copytree(finished_run, same)
     assert names_of([Run(other), Run(same)]) == [f"market ({other})", f"market ({same})"]
-    assert names_of([Run(same)]) == ["exposure market"]
+    assert names_of([Run(same)]) == ["market"]
 
 
 def test_a_run_is_not_compared_with_itself(finished_run: Path, tmp_path: Path, divmf: Any) -> None:

@@ -27,6 +27,7 @@ def main() -> None:
             reproduce,
             rerank,
             rerun,
+            serve,
             train,
         )
 

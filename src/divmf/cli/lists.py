@@ -9,7 +9,7 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
-from divmf.cli.inputs import Columns, read_users
+from divmf.cli.inputs import Columns, read_histories, read_users
 from divmf.cli.options import command
 from divmf.engine.files import naming
 
@@ -27,11 +27,17 @@ def recommend(
     ],
     k: Annotated[int | None, typer.Option("--k", "-k", help="Items per list; the run's own k if not given.")] = None,
     users: Annotated[Path | None, typer.Option(help="A file of user ids; all users if not given.")] = None,
+    histories: Annotated[
+        Path | None,
+        typer.Option(
+            help="Lists for people who were not in training instead: a file of what they have met, user_id and item_id."
+        ),
+    ] = None,
     epoch: Annotated[int | None, typer.Option(help="This epoch instead of the picked point; 0 is the model.")] = None,
     seen: Annotated[
-        str, typer.Option(help="What stays out of a list: 'train+valid' (so that a test can find its item), 'train',"
-                          " or 'all' for lists that people will see.")
-    ] = "train+valid",
+        str, typer.Option(help="What stays out of a list: 'all' that a user has met, for lists that people will see;"
+                          " 'train+valid', so that a test can find its items; 'train'.")
+    ] = "all",
     exclude: Filtered.exclude = None,
     items: Filtered.items = None,
     where: Filtered.where = None,
@@ -44,6 +50,8 @@ def recommend(
     Examples:
 
       divmf recommend run -o lists.parquet
+
+      divmf recommend run -o new.parquet --histories baskets.csv     (people who were not in training)
 
       divmf recommend run -o lists.parquet --exclude sold-out.csv --where "category = 'Drama'" --catalog items.parquet
 
@@ -59,8 +67,18 @@ def recommend(
     if comm.size() > 1 and not as_parts:
         raise ValueError(f"{output} is one file, and there are {comm.size()} processes; name a folder, as lists/")
     (check_folder if as_parts else check_writable)(output)
-    protect(output, [users, exclude, items, catalog, rules], LISTS)
+    protect(output, [users, histories, exclude, items, catalog, rules], LISTS)
+    if histories is not None and (users is not None or comm.size() > 1):
+        raise ValueError("--histories is for people who were not in training, and for one process; leave --users out")
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
+    if epoch is None and seen == "all" and (run / "final" / "model.json").exists():
+        last = load(run / "final")
+        if last.point == chosen.point:
+            chosen = last
+            out.note(f"{run}/final: learnt from everything")
+        else:
+            out.note(f"{run}/final is of {last.point.name}; these are of {chosen.point.name}, picked since")
+    people = None if histories is None else read_histories(histories, chosen.split.item_ids)
     about: dict[str, Any] = {}
     if (asked := read_rules(rules, catalog)) is not None:
         with out.progress(f"the market with the rules of {rules}", None):
@@ -69,7 +87,7 @@ def recommend(
         about = {"rules": say_given(out, bound, chosen.chosen.lists[kind], ndcg)}
     wanted = None if users is None else read_users(users, chosen.split.train)
     only = wanted_items(chosen.split.item_ids, items, where, catalog)
-    lists = chosen.lists(wanted, k, seen=seen, exclude=exclude, items=only)  # type: ignore[arg-type]
+    lists = chosen.lists(wanted, k, histories=people, seen=seen, exclude=exclude, items=only)  # type: ignore[arg-type]
     (write_part if as_parts else write_table)(lists.frame, output)
     n_lists = int(comm.total(len(lists)))
     out.say(f"wrote {output}: {n_lists:,} lists of {lists.width} ({chosen.point.name})")

@@ -9,6 +9,7 @@ import polars as pl
 from divmf.data.tables import KINDS, file_kind
 
 LISTS = ("user_id", "item_id", "score", "rank")  # the columns of lists
+DISCOUNTS = ("item_id", "discount")
 PAGE = b'<meta name="generator" content="divmf">'
 OF_RUN = (
     "config.json", "ids.parquet", "interactions.parquet", "epochs.jsonl", "tuned.json", "state.safetensors",

@@ -100,13 +100,14 @@ class Training:
 
 def fit(
     run: Run, split: Split, config: TrainConfig, start: MF | None = None, clock: Clock | None = None,
-    progress: Progress | None = None,
+    progress: Progress | None = None, earlier: Run | None = None,
 ) -> Iterator[Point]:  # fmt: skip
     """Train, yielding each new point of the curve: nothing is lost when the caller stops asking.
 
     start: a model trained elsewhere, to begin from; with accuracy_epochs = 0 it is diversified as it is.
     clock: told which phase is on
     progress: told how the choice of a model goes, a line at a time
+    earlier: a run whose model is taken on, with its settings, in the place of a choice
     """
     check_fits(split, config)
     clock = clock or Clock()
@@ -115,7 +116,7 @@ def fit(
             yield from locked_fit(run, split, config, start, clock)
             return
         with clock.phase("choosing a model"):
-            scorer = model_of(run, split, config, progress)
+            scorer = model_of(run, split, config, progress, earlier)
         yield from market_of(run, split, config, scorer, clock)
 
 

@@ -166,6 +166,12 @@ class Run:
         return facts
 
     @property
+    def began_from(self) -> str | None:
+        """A hash of the model that the run began from; none if it began from nothing."""
+        kept: str | None = read_as(self.config_file, CONFIG)["start"]
+        return kept
+
+    @property
     def sizes(self) -> Sizes:
         """How many users and items there are, which all tables of the run must fit."""
         return Sizes(self.data["users"], self.data["items"])
@@ -219,13 +225,7 @@ class Run:
         found = read_tensors(self.base_file, rows, self.sizes)
         if "users" in found:
             return Factors.of(model_of(found, self.base_file))
-        try:
-            scorer = from_tensors(found)
-        except (KeyError, ValueError) as error:
-            raise damaged(self.base_file, error) from error
-        if (scorer.n_users, scorer.n_items) != self.sizes:
-            raise damaged(self.base_file, f"scores of {scorer.n_users:,} users for {scorer.n_items:,} items")
-        return scorer
+        return scorer_of(found, self.base_file, self.sizes)
 
     def record_scorer(self, scorer: Scorer) -> None:
         """Keep what the market begins from, if it can be kept."""
@@ -327,7 +327,7 @@ class Run:
             write_text(self.log_file, "".join(kept))
         state = read_tensors(self.state_file, rows, self.sizes)
         if (width := model_of(state, self.state_file).dim) != self.config.n_dims:
-            raise damaged(self.state_file, f"vectors of {width}, the run has dim={self.config.n_dims}")
+            raise damaged(self.state_file, f"vectors of {width}, config.json says dim={self.config.n_dims}")
         check_moments(state, self.state_file)
         return state
 
@@ -371,7 +371,21 @@ class Run:
             raise ValueError(
                 f"{self.folder}: no operating point was picked yet; run `divmf pick {self.folder} --ndcg-drop 5%`"
             )
-        return Point.from_json(read_as(path, POINT))
+        point = Point.from_json(read_as(path, POINT))
+        if point.phase != ACCURACY and (point.epoch, point.knob) not in {(p.epoch, p.knob) for p in self.curve.points}:
+            raise damaged(path, f"{point.name} is not among the points of {self.log_file.name}")
+        return point
+
+
+def scorer_of(found: Mapping[str, Tensor], path: Path, sizes: Sizes) -> Scorer:
+    """The scorer that was kept in a file, if it is one of these users and items."""
+    try:
+        scorer = from_tensors(found)
+    except (KeyError, ValueError) as error:
+        raise damaged(path, error) from error
+    if (scorer.n_users, scorer.n_items) != sizes:
+        raise damaged(path, f"scores of {scorer.n_users:,} users for {scorer.n_items:,} items")
+    return scorer
 
 
 def check_moments(state: Mapping[str, Tensor], path: Path) -> None:
