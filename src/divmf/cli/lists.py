@@ -79,13 +79,13 @@ def recommend(
             out.note(f"{run}/final: learnt from everything")
         else:
             out.note(f"{run}/final is of {last.point.name}; these are of {chosen.point.name}, picked since")
+    people = None if histories is None else read_histories(histories, chosen.split.item_ids)
     about: dict[str, Any] = {}
     if asked is not None:
         with out.progress(f"the market with the rules of {rules}", None):
             chosen, bound, ndcg = under_rules(run, chosen, asked, k)
         kind = {"train": "valid", "train+valid": "test"}.get(seen, "all")
         about = {"rules": say_given(out, bound, chosen.chosen.lists[kind], ndcg)}
-    people = None if histories is None else read_histories(histories, chosen.split.item_ids)
     wanted = None if users is None else read_users(users, chosen.split.train)
     only = wanted_items(chosen.split.item_ids, items, where, catalog)
     lists = chosen.lists(wanted, k, histories=people, seen=seen, exclude=exclude, items=only)  # type: ignore[arg-type]

@@ -117,7 +117,7 @@ def rerank(
         with naming(train):  # ids of another type are refused whether the method looks at them or not
             numbers_of(wide.user_ids, met.user_ids)
             numbers_of(wide.item_ids, met.item_ids)
-    asked_rules = read_rules(rules, catalog)
+    ruled = read_rules(rules, catalog)
     with out.progress(f"{method} on {len(wide):,} lists", None):
         lowest = None if run is None else lowest_of_run(run, wide)
         if method == "market":
@@ -125,10 +125,10 @@ def rerank(
                 None if replace is None else positive_share(replace, "--replace"), rho,
                 None if ndcg_drop is None else positive_share(ndcg_drop, "--ndcg-drop"), valid, use,
             )  # fmt: skip
-            made, solved = by_market(wide, k, given, strength, discounts, asked_rules, met)
+            made, solved = by_market(wide, k, given, strength, discounts, ruled, met)
             given |= {name: value for name, value in strength._asdict().items() if isinstance(value, float)}
         else:
-            made, solved = chosen.run(wide, k, given, met, seed, lowest, asked_rules), {}
+            made, solved = chosen.run(wide, k, given, met, seed, lowest, ruled), {}
     if catalog is None:
         out.note(
             f"the {wide.n_items:,} items in {lists} are taken for the whole catalog; with --catalog it is all there are"
@@ -143,10 +143,10 @@ def rerank(
     if "gap" in solved:
         out.say(f"ρ = {solved['rho']:.4g}; the best lists of these candidates gain at most {solved['gap']:.1%} more")
     about: dict[str, Any] = {}
-    if asked_rules is not None:
+    if ruled is not None:
         from divmf.rerank.market import bound_to_lists
 
-        about = {"rules": say_given(out, bound_to_lists(asked_rules, wide, k, met), made.items)}
+        about = {"rules": say_given(out, bound_to_lists(ruled, wide, k, met), made.items)}
     short = int((made.lengths < k).sum())  # the library has warned of them
     out.result({
         "output": str(output), "method": method, "settings": given, **solved, "users": len(made), "k": k,
@@ -167,8 +167,9 @@ class Strength(NamedTuple):
 
 
 def by_market(
-    wide: Any, k: int, given: dict[str, Any], strength: Strength, discounts: Path | None, rules: Any, train: Any
-) -> tuple[Any, dict[str, Any]]:
+    wide: Any, k: int, given: dict[str, Any], strength: Strength, discounts: Path | None, rules: Any = None,
+    train: Any = None,
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     """The market's lists, and what was found beside them; writes the discounts, if a file is named."""
     import polars as pl
 
@@ -182,6 +183,10 @@ def by_market(
     wide, settings = ready(wide, k), check_settings(method, given)
     order, rho, replace = (settings.pop(name) for name in ("order", "rho", "replace"))
     bound = None if rules is None else bound_to_lists(rules, wide, k, train)
+    if bound is not None and strength.use is not None:
+        raise ValueError(
+            f"--use-discounts {strength.use} and --rules do not go together: nothing is solved at discounts"
+        )
     market = MarketOfLists(wide, k, **settings, bound=bound)
     if strength.use is not None:
         made = market.respond(read_discounts(strength.use, wide.item_ids))

@@ -43,6 +43,8 @@ def train(
     query: Columns.query = None,
     split_column: Columns.split = None,
     hold_out: Columns.hold_out = None,
+    rules: Filtered.rules = None,
+    catalog: Filtered.catalog = None,
     by_time: Columns.by_time = None,
     min_rating: Columns.lowest = None,
     rating: Columns.rating = None,
@@ -62,8 +64,6 @@ def train(
             " RUN/final, which `divmf recommend` takes.",
         ),
     ] = False,
-    rules: Filtered.rules = None,
-    catalog: Filtered.catalog = None,
     profile: Annotated[bool, typer.Option("--profile", help="Also say where the time went, phase by phase.")] = False,
     *,
     settings: dict[str, Any],
@@ -147,15 +147,6 @@ def train(
     )
 
 
-def make_final(run: Any, split: Any, picked: Any) -> None:
-    """RUN/final: the picked point, learnt once more from everything; made again only where another point is picked."""
-    from divmf.estimator import final_of, load
-
-    folder = run.folder / "final"
-    if not (folder / "model.json").exists() or load(folder).point != picked:
-        final_of(run, split, picked).save(folder)
-
-
 def say_rules(out: Out, run: Any, split: Any, picked: Any) -> dict[str, Any]:
     """What the rules of a run ask for, what the lists of the picked point give, and what the rules cost."""
     bound = run.rules
@@ -167,6 +158,15 @@ def say_rules(out: Out, run: Any, split: Any, picked: Any) -> dict[str, Any]:
     curve = run.curve
     cost = {"without": curve.without_rules.test["ndcg"], "with": curve.base.test["ndcg"]}
     return {"rules": say_given(out, bound, chosen.lists["all"], cost)}
+
+
+def make_final(run: Any, split: Any, picked: Any) -> None:
+    """RUN/final: the picked point, learnt once more from everything; made again only where another point is picked."""
+    from divmf.estimator import final_of, load
+
+    folder = run.folder / "final"
+    if not (folder / "model.json").exists() or load(folder).point != picked:
+        final_of(run, split, picked).save(folder)
 
 
 def base_name(run: Any) -> str:
@@ -246,8 +246,8 @@ def train_run(
         check_fits(split, config)
     with clock.phase("writing"):
         bound = None if rules is None else bound_to(rules, split, config)
-        start = None if earlier is None else earlier.scorer()
-        run = Run.start(output, split, config, source, start, rules=bound)
+        model = None if earlier is None else earlier.scorer()
+        run = Run.start(output, split, config, source, model, bound)
     if done := len(run.curve):
         out.note(f"{output}: going on after {done} epochs")
     try:

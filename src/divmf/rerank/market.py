@@ -69,21 +69,16 @@ class Found(NamedTuple):
     rho: float
     items: Array
     solution: "Solution | None"
-    kept: "Kept | None" = None  # where there are rules
+    kept: "Kept | None" = None
 
 
 class MarketOfLists:
     """The market of given candidates, at any strength; scores in, lists and discounts out."""
 
     def __init__(
-        self,
-        candidates: TopK,
-        k: int,
-        exposure: str = "count",
-        level: float = 0.9,
-        delta: float = 1e-4,
+        self, candidates: TopK, k: int, exposure: str = "count", level: float = 0.9, delta: float = 1e-4,
         bound: Bound | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         from divmf.kernels.market import ONE
         from divmf.market.bonus import Bonus
         from divmf.market.columns import GivenLists
@@ -100,25 +95,24 @@ class MarketOfLists:
         self.candidates, self.market = candidates, Market(source, slot_weights(k), weights, bonus, ("all",))
         self.ruled = None if bound is None else RuledMarket(self.market, bound)
         self.unit = self.market.spread or 1.0
+        self.ruled = None if bound is None else RuledMarket(self.market, bound)
 
     @cached_property
     def own(self) -> "Lists":
-        """The candidates' own first k; with rules, the most accurate lists found that keep them."""
-        from divmf.market.keeping import solve_ruled
-
+        """The candidates' own first k; with rules, those that keep them at ρ = 0."""
         own = self.market.own[1]["all"]
-        return own if self.ruled is None else solve_ruled(self.ruled, 0.0, own).solution.lists["all"]
+        return own if self.ruled is None else self.market.lists(self.solved(0.0, own).items)
 
     def solved(self, rho: float, start: "Lists") -> Found:
         """The lists for ρ, from others."""
         from divmf.market.keeping import solve_ruled
         from divmf.market.solve import solve
 
-        if self.ruled is None:
-            found = solve(self.market, rho * self.unit, start)
-            return Found(rho, found.lists["all"].items, found)
-        kept = solve_ruled(self.ruled, rho * self.unit, start)
-        return Found(rho, kept.solution.lists["all"].items, kept.solution, kept)
+        if self.ruled is not None:
+            kept = solve_ruled(self.ruled, rho * self.unit, start)
+            return Found(rho, kept.solution.lists["all"].items, kept.solution, kept)
+        found = solve(self.market, rho * self.unit, start)
+        return Found(rho, found.lists["all"].items, found)
 
     def at(self, rho: float) -> Found:
         """The lists at ρ, by way of smaller ones."""
@@ -177,6 +171,8 @@ class MarketOfLists:
         from divmf.market.certificate import Certificate, certify
         from divmf.market.keeping import certify_ruled
 
+        if self.ruled is not None and found.kept is not None:
+            return Certificate(*certify_ruled(self.ruled, found.kept))
         if found.solution is None:
             return Certificate(np.zeros(self.candidates.n_items), 0.0)
         if self.ruled is not None and found.kept is not None:
