@@ -19,6 +19,7 @@ BENCHMARKS = {
     "marketplace": "market",
     "rerankers": "rerankers",
     "models": "models",
+    "strangers": "strangers",
     "rules": "rules",
     "big": "big",
 }

@@ -184,9 +184,7 @@ def by_market(
     order, rho, replace = (settings.pop(name) for name in ("order", "rho", "replace"))
     bound = None if rules is None else bound_to_lists(rules, wide, k, train)
     if bound is not None and strength.use is not None:
-        raise ValueError(
-            f"--use-discounts {strength.use} and --rules do not go together: nothing is solved at discounts"
-        )
+        raise ValueError(f"--use {strength.use} and --rules do not go together: nothing is solved at discounts")
     market = MarketOfLists(wide, k, **settings, bound=bound)
     if strength.use is not None:
         made = market.respond(read_discounts(strength.use, wide.item_ids))
