@@ -21,6 +21,7 @@ BENCHMARKS = {
     "models": "models",
     "strangers": "strangers",
     "rules": "rules",
+    "serve": "serve",
     "big": "big",
 }
 LONG = ("big",)  # only if named

@@ -352,4 +352,5 @@ def test_other_models_are_served(split, tmp_path: Path, model: str) -> None:  # 
 
 def test_an_engine_knows_its_terms(run_folder: Path) -> None:
     engine = Engine(run_folder, Options(horizon=123))
-    assert engine.ledger.terms == Terms(engine.point.knob, 5, 123)  # type: ignore[arg-type]
+    level = 0.9 * 123 * 5 / 40
+    assert engine.ledger.terms == Terms(engine.point.knob, 5, 123, step=3 / level)  # type: ignore[arg-type]
