@@ -14,7 +14,8 @@ CODE = sorted((ROOT / "src").rglob("*.py"))
 HISTORY = re.compile(
     r"\b(asked for in|was asked|were asked|no longer than before|is no more\b|used to be|as before|than before\b"
     r"|than it was|where it was \d|in the run before|other jobs? ran|until (?:January|February|March|April|May"
-    r"|June|July|August|September|October|November|December)|(?:October|November|December) 20\d\d|earlier versions?|formerly"
+    r"|June|July|August|September|October|November|December)|(?:October|November|December) 20\d\d"
+    r"|earlier versions?|formerly"
     r"|previously|nowadays|we first|at first we|was kept then|in an earlier|old behaviou?r"
     r"|target (?:was )?(?:met|missed)"
     r"|issue #?\d+|TODO|FIXME)\b",
