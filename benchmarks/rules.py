@@ -1,10 +1,11 @@
 """Floors of publishers against what they cost, beside FairRec on the same lists: steam and books.
 
-EASE's 200 best unseen items of every user are the candidates; a fifth is held out, k = 5. With a floor, every publisher has
-at least so many of all showings; FairRec guarantees showings to items.
+EASE's 200 best unseen items of every user are the candidates; a fifth is held out, k = 5. With a floor, every publisher
+has at least so many of all showings; FairRec guarantees showings to items.
 """
 
 import time
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -29,6 +30,19 @@ def wide_lists(split: divmf.Split, l2: float) -> divmf.TopK:
     return divmf.TopK(items, np.take_along_axis(scores, items, 1), split.user_ids, split.item_ids)
 
 
+def print_row(
+    name: str, split: divmf.Split, groups: Groups, label: str, lists: divmf.TopK, missing: str, seconds: float
+) -> None:
+    """A line of the table."""
+    found = divmf.evaluate(lists, split, K, resamples=2)
+    exposure = GroupExposure(groups, lists.head(K).counts, split.train.popularity).measures
+    print(
+        f"| {name} | {label} | {float(found['ndcg']):.4f} | {exposure['group_coverage']:.1%} |"
+        f" {exposure['group_gini']:.3f} | {missing} | {seconds:.1f} |",
+        flush=True,
+    )
+
+
 def main() -> None:
     """A table of both sets."""
     print("| data | lists | nDCG@5 | publishers shown | Gini of publishers | missing | seconds |")
@@ -39,14 +53,7 @@ def main() -> None:
         catalog = pl.read_parquet(folder / f"{name}-items.parquet")
         wide, groups = wide_lists(split, l2), Groups.read(catalog, "publisher", split.item_ids)
 
-        def row(label: str, lists: divmf.TopK, missing: str, seconds: float) -> None:
-            found = divmf.evaluate(lists, split, K, resamples=2)
-            exposure = GroupExposure(groups, lists.head(K).counts, split.train.popularity).measures
-            print(
-                f"| {name} | {label} | {float(found['ndcg']):.4f} | {exposure['group_coverage']:.1%} |"
-                f" {exposure['group_gini']:.3f} | {missing} | {seconds:.1f} |", flush=True
-            )  # fmt: skip
-
+        row = partial(print_row, name, split, groups)
         row("the model's own", wide.head(K), "", 0.0)
         for alpha in ALPHAS:
             began = time.perf_counter()
