@@ -19,6 +19,7 @@ BENCHMARKS = {
     "marketplace": "market",
     "rerankers": "rerankers",
     "models": "models",
+    "rules": "rules",
     "big": "big",
 }
 LONG = ("big",)  # only if named

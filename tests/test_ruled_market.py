@@ -16,9 +16,9 @@ from divmf.market.binding import bind
 from divmf.market.bonus import Bonus
 from divmf.market.bound import Bound, Shop
 from divmf.market.columns import Finder, Held
-from divmf.market.keeping import Allowed, held_within, shut, solve_ruled
+from divmf.market.keeping import Allowed, Proof, certify_ruled, held_within, shut, solve_ruled
 from divmf.market.ruled import RuledMarket
-from divmf.market.solve import Market, Solution, solve
+from divmf.market.solve import Market, solve
 from divmf.market.values import exposure_weights, slot_weights
 from divmf.models.scorer import Blocks
 
@@ -143,8 +143,9 @@ def check_hard(made: Small, lists: Array) -> None:
         assert (np.diff(values) <= 0).all()
 
 
-def run(made: Small, rho: float) -> Solution:
-    return solve_ruled(made.ruled, rho, made.ruled.market.own[1])
+def run(made: Small, rho: float) -> tuple[Array, Proof]:
+    kept = solve_ruled(made.ruled, rho, made.ruled.market.own[1]["all"])
+    return kept.solution.lists["all"].items, certify_ruled(made.ruled, kept)
 
 
 def random_rules(rng: np.random.Generator, n_users: int, n_items: int, k: int) -> Rules:
@@ -185,8 +186,7 @@ def test_every_rule_that_can_hold_holds_and_the_certificate_is_right(seed: int, 
     except ValueError:
         return  # a contradiction, which tests/test_rules.py is about
     rho = float(rng.choice([0.0, 0.3, 3.0]))
-    found = run(made, rho)
-    lists = found.lists["all"].items
+    lists, proof = run(made, rho)
     check_hard(made, lists)
     best = optimum(made, rho)
     if best is None:
@@ -197,8 +197,8 @@ def test_every_rule_that_can_hold_holds_and_the_certificate_is_right(seed: int, 
     assert value <= best[0] + 1e-6 * max(1, abs(best[0]))
     own = made.ruled.market.own[1]["all"].items
     gained = value - worth(made, rho, own)
-    unit = gained if gained > 0 else made.ruled.scale * 6 * made.ruled.market.slots.sum()
-    assert best[0] - value <= found.gap * unit + 1e-6 * max(1, abs(best[0]))
+    unit = max(gained, made.ruled.scale * 6 * made.ruled.market.slots.sum())
+    assert best[0] - value <= proof.gap * unit + 1e-6 * max(1, abs(best[0]))
 
 
 def test_without_bounds_the_lists_are_those_of_the_market() -> None:
@@ -207,20 +207,23 @@ def test_without_bounds_the_lists_are_those_of_the_market() -> None:
     made = small(scores, 3, Rules())
     market = made.ruled.market
     for rho in (0.0, 0.2, 2.0):
-        plain, ruled = solve(market, rho, market.own[1]), run(made, rho)
-        assert worth(made, rho, ruled.lists["all"].items) == pytest.approx(worth(made, rho, plain.lists["all"].items))
+        plain, (lists, _) = solve(market, rho, market.own[1]["all"]), run(made, rho)
+        assert worth(made, rho, lists) == pytest.approx(worth(made, rho, plain.lists["all"].items), rel=0.01)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_how_far_from_the_optimum_lists_with_rules_are(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    scores = rng.normal(size=(12, 10)) + 1.5 * rng.normal(size=10)
-    catalog = pl.DataFrame({"item_id": list(range(10)), "seller": np.arange(10) % 4})
-    rules = Rules(capacity={"count": 5}, groups={"seller": {"floor": 4, "per_list": 2}}, catalog=catalog)
-    made = small(scores, 3, rules)
-    for rho in (0.0, 0.2):
-        best = optimum(made, rho)
-        assert best is not None
-        lists = run(made, rho).lists["all"].items
-        spread = made.ruled.scale * 12 * 3
-        assert best[0] - worth(made, rho, lists) < 0.02 * spread
+def test_how_far_from_the_optimum_lists_with_rules_are() -> None:
+    """Bounds of a few showings are the hardest: multipliers move many users at once, and there are few."""
+    catalog = pl.DataFrame({"item_id": list(range(20)), "seller": np.arange(20) % 4})
+    rules = Rules(capacity={"count": 8}, groups={"seller": {"floor": 12, "per_list": 1}}, catalog=catalog)
+    lost = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        made = small(rng.normal(size=(40, 20)) + 1.5 * rng.normal(size=20), 2, rules)
+        for rho in (0.0, 0.2):
+            best = optimum(made, rho)
+            assert best is not None
+            lists, _ = run(made, rho)
+            assert (made.bound.counted(lists) >= made.bound.low).all()
+            lost.append((best[0] - worth(made, rho, lists)) / (made.ruled.scale * 40 * 2))
+    assert max(lost) < 0.02  # of a spread of values a slot
+    assert min(lost) > -1e-9

@@ -26,23 +26,28 @@ from divmf.data.split import Split
 from divmf.data.stored import read_split, write_split
 from divmf.engine import comm
 from divmf.engine.arrays import Array
+from divmf.engine.clock import Clock
 from divmf.engine.files import put_folder, write_json
 from divmf.engine.progress import told
 from divmf.engine.versions import versions
 from divmf.market.chosen import Chosen
+from divmf.market.rules import Rules
 from divmf.models.accuracy import best_items, scores_of
 from divmf.models.config import STRICT, TrainConfig, check_of_method
 from divmf.models.items import similar_items
 from divmf.models.mf import MF
 from divmf.models.scorer import Blocks, Factors, Scorer
-from divmf.models.stored import from_tensors, tensors
+from divmf.models.stored import tensors
 from divmf.models.weights import LARGEST, Rows, Sizes, model_of, read_tensors, write_tensors
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.retrieval import recommend
+from divmf.train.choosing import check_chosen
+from divmf.train.final import final
 from divmf.train.fitting import fit, fit_scores, refine
 from divmf.train.people import Learnt, lists_of
-from divmf.train.runs import Run
+from divmf.train.ruling import bound_to
+from divmf.train.runs import Run, scorer_of, versions
 from divmf.train.schema import MODEL, read_as
 
 log = logging.getLogger(__name__)
@@ -227,34 +232,43 @@ class DivMF(TrainConfig):
     def _repr_html_(self) -> str:
         return self.curve._repr_html_() if hasattr(self, "run_") else escape(repr(self))
 
-    def fit(self, split: Split, run: str | Path | None = None, *, progress: bool = False) -> Self:
+    def fit(
+        self, split: Split, run: str | Path | None = None, rules: Rules | None = None, *, progress: bool = False
+    ) -> Self:
         """Train on a split.
 
         run: a folder that keeps every point, so that a stopped fit can go on; else a temporary one
+        rules: what the lists of every point keep; the curve then begins with the model's lists that keep them
         progress: say on a terminal or in a notebook how it goes
         """
-        return self._train(split, run, None, progress)
+        return self._train(split, run, None, rules, progress)
 
     def __post_init__(self) -> None:
         check_of_method(self)
 
-    def _train(self, split: Split, run: str | Path | None, start: MF | None, progress: bool = False) -> Self:
+    def _train(
+        self, split: Split, run: str | Path | None, start: MF | None, rules: Rules | None = None,
+        progress: bool = False,
+    ) -> Self:  # fmt: skip
         if not isinstance(split, Split):
             raise ValueError(f"fit takes a Split, not {type(split).__name__}; make one with data.leave_one_out()")
-        opened, config = self._start(split, run, start)
+        opened, config = self._start(split, run, start, rules)
         with told(progress) as tell:
             for point in fit(opened, split, config, start, progress=tell):
                 tell(f"{point.name}: validation nDCG {point.valid['ndcg']:.4f}, Gini {point.valid['gini']:.3f}")
         return self._fitted(opened, split)
 
-    def _start(self, split: Split, run: str | Path | None, start: MF | Scorer | None) -> tuple[Run, TrainConfig]:
+    def _start(
+        self, split: Split, run: str | Path | None, start: MF | Scorer | None, rules: Rules | None
+    ) -> tuple[Run, TrainConfig]:
         """The run folder, a temporary one if none is named, and the settings; start: what it begins from."""
+        bound = None if rules is None else bound_to(rules, split, self)
         if run is None:
             run = comm.shared(tempfile.mkdtemp(prefix="divmf-") if comm.first() else "")
             if comm.first():
                 weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
         config = TrainConfig(**self.get_params())
-        return Run.start(run, split, config, model=start), config
+        return Run.start(run, split, config, model=start, rules=bound), config
 
     def _fitted(self, run: Run, split: Split) -> Self:
         # a frozen dataclass of settings, so what fit learns is set beside them
@@ -300,6 +314,19 @@ class DivMF(TrainConfig):
 
     choose = at
 
+    def final(
+        self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
+        coverage: float | None = None, epoch: int | None = None, rho: float | None = None,
+    ) -> Recommender:  # fmt: skip
+        """As `at`, but learnt once more from everything, what was held out included, with the settings chosen.
+
+        For lists that people will see; they cannot be evaluated, for nothing is left to evaluate them on.
+        """
+        asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
+        check_chosen(self.run)
+        chosen = self.at(rule, **asked)  # type: ignore[arg-type]
+        return final_of(self.run, chosen.split, chosen.point)
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name, as scikit-learn asks for them; `deep` changes nothing, for none holds another."""
         return {item.name: getattr(self, item.name) for item in fields(TrainConfig)}
@@ -323,6 +350,13 @@ class DivMF(TrainConfig):
     def save(self, folder: str | Path) -> None:
         """`at(ndcg_drop=0.05).save(…)`: the usual operating point. The whole curve lives in the run folder."""
         self.at(ndcg_drop=0.05).save(folder)
+
+
+def final_of(run: Run, split: Split, point: Point, clock: Clock | None = None) -> Recommender:
+    """The operating point of a run, learnt once more from everything: for lists that people will see."""
+    scorer, whole, chosen = final(run, split, point, clock)
+    model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS
+    return Recommender(model, whole, point, run.config.k, chosen, scorer, Learnt.of(run, split))
 
 
 def people_of(histories: Any, item_ids: pl.Series) -> Histories:
@@ -373,9 +407,10 @@ def load(folder: str | Path) -> Recommender:
         about = read_as(folder / "model.json", MODEL)
         split = read_split(folder, about["fingerprint"])
         rows = Rows.of(split.n_users)
-        sizes, path = Sizes(rows.whole, split.n_items), folder / "lists.safetensors"
+        sizes, own = (Sizes(n_users, split.n_items) for n_users in (rows.whole, split.n_users))
+        path = folder / "lists.safetensors"
         kept = read_tensors(folder / "model.safetensors", rows, sizes)
-        scorer = None if "users" in kept else from_tensors(kept)
+        scorer = None if "users" in kept else scorer_of(kept, folder / "model.safetensors", own)
         model = model_of(kept, folder / "model.safetensors") if scorer is None else NO_WEIGHTS
         chosen = Chosen.of(read_tensors(path, rows, sizes), split.n_items, path) if path.exists() else None
         learnt = Learnt(**{item.name: about["learnt"][item.name] for item in fields(Learnt)})
@@ -395,6 +430,7 @@ def diversify(
     split: Split | None = None,
     item_bias: Any = None,
     run: str | Path | None = None,
+    rules: Rules | None = None,
     **settings: Any,
 ) -> DivMF:
     """The curve of a model trained elsewhere; users and items in the order of split.user_ids and split.item_ids.
@@ -402,10 +438,11 @@ def diversify(
     diversify(user_factors, item_factors, split)   vectors, a row each
     diversify(scorer, split)                       a `Scorer` (`divmf.models`), or a function from user numbers to their
                                                    scores over all items
+    rules: what the lists of every point keep (`divmf.Rules`)
     settings: those of `DivMF`, such as k, method, diversity_epochs.
     """
     if isinstance(item_factors, Split):
-        return diversify_scores(user_factors, item_factors, run, settings)
+        return diversify_scores(user_factors, item_factors, run, rules, settings)
     if split is None:
         raise ValueError("diversify takes user_factors, item_factors and a split, or a scorer and a split")
     users, items = (as_table(table) for table in (user_factors, item_factors))
@@ -430,7 +467,7 @@ def diversify(
     if fixed := {"dim", "accuracy_epochs", "schedule"} & set(settings):
         raise ValueError(f"{min(fixed)} is not a setting of diversify: the given factors are diversified as they are")
     model = DivMF(**(settings | {"dim": users.shape[1], "accuracy_epochs": 0}))
-    return model._train(split, run, MF(users, items, bias))
+    return model._train(split, run, MF(users, items, bias), rules)
 
 
 def as_table(values: Any) -> torch.Tensor:
@@ -438,11 +475,13 @@ def as_table(values: Any) -> torch.Tensor:
     return torch.tensor(np.ascontiguousarray(values, dtype=np.float32))
 
 
-def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings: dict[str, Any]) -> DivMF:
+def diversify_scores(
+    scorer: Any, split: Split, run: str | Path | None, rules: Rules | None, settings: dict[str, Any]
+) -> DivMF:
     """The market on the scores of any model."""
     if not hasattr(scorer, "scores"):
         if not callable(scorer):
-            raise ValueError(f"{scorer!r:.100} does not score; give a Scorer, or a function of user numbers")
+            raise ValueError(f"{type(scorer).__name__} does not score; give a Scorer, or a function of user numbers")
         scorer = Blocks(scorer, split.n_users, split.n_items)
     if (there := (scorer.n_users, scorer.n_items)) != (split.n_users, split.n_items):
         raise ValueError(
@@ -452,7 +491,7 @@ def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings
     model = DivMF(**(settings | {"accuracy_epochs": 0}))
     if model.method != "market":
         raise ValueError(f"method={model.method!r} needs vectors to train; a scorer goes with method='market'")
-    opened, config = model._start(split, run, scorer)
+    opened, config = model._start(split, run, scorer, rules)
     for _ in fit_scores(opened, split, config, scorer):
         pass
     object.__setattr__(model, "scorer_", scorer)

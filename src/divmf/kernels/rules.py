@@ -325,6 +325,22 @@ def _keeps_limits(own: Array, rules: Ruled, counts: Array) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def _fills(items: Array, rules: Ruled, counts: Array) -> int:
+    """How many showings a list brings to totals that lack them."""
+    filled = 0
+    for r in range(len(items)):
+        if items[r] < 0:
+            continue
+        for place in range(rules.offsets[items[r]], rules.offsets[items[r] + 1]):
+            total, before = rules.totals[place], 0
+            if counts[total] < rules.low[total]:
+                for other in range(r):
+                    before += items[other] >= 0 and _is_in(items[other], total, rules)
+                filled += counts[total] + before < rules.low[total]
+    return filled
+
+
+@njit(cache=True, nogil=True)
 def _worth_now(
     columns: Columns, user: int, kind: int, terms: Terms, rules: Ruled, exposed: Array, pull: Array, own: Array
 ) -> tuple[bool, float, int]:
@@ -408,7 +424,10 @@ def take_ruled_turns(
                 length += 1
         there, worth, held = _worth_now(columns, user, kind, terms, rules, exposed, pull, own)
         stays = there and held >= length and _keeps_limits(own, rules, counts)
-        if not stays or best > worth + 1e-12 * abs(worth):
+        better = best > worth + 1e-12 * abs(worth)
+        if better and stays and rules.hard:  # two items of a total that lacks one are paid as if it lacked two
+            better = _fills(made, rules, counts) >= _fills(own, rules, counts)
+        if not stays or better:
             same = True
             for r in range(k):
                 same = same and own[r] == made[r]

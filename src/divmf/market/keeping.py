@@ -1,7 +1,7 @@
 """Lists that keep rules, for one ρ: candidates on demand, turns, what is left to mend, and what is proven."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,17 +9,19 @@ from divmf.data.filters import Blocked
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
-from divmf.kernels.market import ONE, Columns, answer_part
+from divmf.kernels.market import ONE, Columns, Terms, answer_part
 from divmf.kernels.rules import best_total, keep_allowed
 from divmf.market.bound import MANY
 from divmf.market.columns import Held, Source
 from divmf.market.repair import mend
 from divmf.market.ruled import RuledMarket, Standing
-from divmf.market.solve import DUAL_STEPS, NEW, ROUNDS, Lists, Solution
+from divmf.market.solve import NEW, ROUNDS, Lists, Solution
 from divmf.models.scorer import Factors, Scorer
 
 DECIDES = 1e3  # spreads: a discount that counts more than any score
-TRIES = 3  # how often candidates are found for what is short or below its floor
+TRIES = 4  # how often candidates are found for what is short or below its floor
+DUAL_STEPS = 8  # of the discounts towards the dual's best
+SOFT_SWEEPS, MORE_SWEEPS, OTHER_SWEEPS = 12, 5, 3  # with soft bounds: first, with new candidates, for other kinds
 OUT = np.float32(-1e30)  # a score below all others; sums with it stay finite
 
 
@@ -73,70 +75,66 @@ class Allowed:
         self.source, self.blocked = source, blocked
         self.n_items, self.weights = source.n_items, source.weights
 
-    def find(self, discount: Array, kept: Array) -> tuple[Columns, Array]:
-        """The candidates at these discounts, and what lies beyond them."""
-        columns, beyond = self.source.find(discount, kept)
+    def find(self, discount: Array, kept: Array) -> Columns:
+        """The candidates at these discounts."""
+        columns = self.source.find(discount, kept)
         if self.blocked.any():
-            n_users = len(columns.starts)
-            columns = Columns(columns.starts, columns.ends.copy(), *columns[2:])
-            in_parts(lambda first, last: keep_allowed(columns, self.blocked, first, last), n_users)
-        return columns, beyond
+            columns = Columns(columns.starts, columns.ends.copy(), *(table.copy() for table in columns[2:]))
+            in_parts(lambda first, last: keep_allowed(columns, self.blocked, first, last), len(columns.starts))
+        return columns
+
+    def bound(self, columns: Columns, kind: int, terms: Terms, discount: Array) -> float:
+        """No lists of these users are worth more than this at these discounts."""
+        return self.source.bound(columns, kind, terms, discount)
 
 
-def solve_ruled(ruled: RuledMarket, rho: float, start: Mapping[str, Lists]) -> Solution:
-    """The lists for ρ that keep the rules, from others, which may break them."""
+class Kept(NamedTuple):
+    """What was found for one ρ, and the first kind's lists as they were while bounds were soft, for the certificate."""
+
+    solution: Solution
+    soft: Standing
+
+
+def solve_ruled(ruled: RuledMarket, rho: float, start: Lists) -> Kept:
+    """The lists for ρ that keep the rules, from those of the first kind for another ρ, which may break them."""
     market = ruled.market
-    at = {kind: ruled.standing(start[kind]) for kind in market.kinds}
     (bit, first), *others = market.bits
+    soft = ruled.standing(start)
     for turn in range(ROUNDS):
-        discount = np.max([ruled.discount(rho, each) for each in at.values()], axis=0)
-        asked = ruled.pulls(rho, at[first])
-        columns, beyond = market.finder.find(discount, np.stack([each.lists.items for each in at.values()]))
-        changed = ruled.soften(columns, bit, rho, at[first])
-        for other, kind in others:
-            ruled.soften(columns, other, rho, at[kind])
-        if turn and changed < NEW:
+        columns = market.finder.find(ruled.discount(rho, soft), soft.lists.items)
+        if ruled.soften(columns, bit, rho, soft, SOFT_SWEEPS if not turn else MORE_SWEEPS) < NEW and turn:
             break
-    value = ruled.value(columns, rho, at[first])
-    served, bound = tightened(ruled, columns, bit, rho, (discount, asked), beyond, value)
-    for number, kind in market.bits:
-        mended = keep(ruled, columns, number, rho, at[kind])
-        if kind == first:
-            value = ruled.value(mended, rho, at[first])
-    own_columns, own = market.own
-    gained = value - ruled.value(own_columns, rho, ruled.standing(own[first]))
-    n_slots = comm.place(len(own[first].items)).whole * float(market.slots.sum())
-    gap = max(0.0, bound - value) / (gained if gained > 0 else ruled.scale * n_slots)
-    lists = {kind: each.lists for kind, each in at.items()}
-    return Solution(rho, lists, np.where(ruled.bound.blocked.items, -np.inf, served), gap)
+    at = {first: soft.copy()}
+    found = keep(ruled, columns, bit, rho, at[first])
+    for other, kind in others:
+        at[kind] = at[first].copy()
+        ruled.soften(columns, other, rho, at[kind], OTHER_SWEEPS)
+        keep(ruled, columns, other, rho, at[kind])
+    return Kept(Solution(rho, {kind: each.lists for kind, each in at.items()}, found), soft)
 
 
 def keep(ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standing) -> Columns:
     """Make lists keep every rule that can be kept, in place; the candidates that they are of."""
     ruled.harden(columns, kind, rho, at)
-    for _ in range(TRIES):
-        lacking = at.counts < ruled.bound.low
+    for turn in range(TRIES):
+        lacking = np.maximum(ruled.bound.low - at.counts, 0)
         if not lacking.any() and not short(at):
-            return columns
-        far = DECIDES * ruled.scale
-        needed = ruled.over_items(lacking.astype(np.float64)) > 0
-        full = ruled.over_items((at.counts >= ruled.bound.high).astype(np.float64)) > 0
-        discount = ruled.discount(rho, at) + far * needed - 10 * far * full
-        columns, _ = ruled.market.finder.find(discount, kept_of(ruled, kind, at))
-        before = int(np.maximum(ruled.bound.low - at.counts, 0).sum()), short(at)
-        ruled.harden(columns, kind, rho, at)
-        if before == (int(np.maximum(ruled.bound.low - at.counts, 0).sum()), short(at)):
+            if not turn:
+                return columns
             break
-    if ((at.counts < ruled.bound.low).any() or short(at)) and mend(ruled, columns, kind, at):
-        ruled.polish(columns, kind, rho, at)
+        # what lacks the most is looked for first; what is full, not at all
+        most = ruled.most_over_items(np.where(lacking > 0, 0.5 + lacking / np.maximum(ruled.bound.low, 1), 0.0))
+        full = ruled.over_items((at.counts >= ruled.bound.high).astype(np.float64)) > 0
+        far = DECIDES * ruled.scale
+        discount = ruled.item_discount(rho, at.lists) + far * most - 10 * far * full
+        columns = ruled.market.finder.find(discount, at.lists.items)
+        ruled.harden(columns, kind, rho, at)
+    if (at.counts < ruled.bound.low).any() or short(at):
+        mend(ruled, columns, kind, at)
+    # candidates for what was lacking leave out what else is worth showing
+    columns = ruled.market.finder.find(ruled.item_discount(rho, at.lists), at.lists.items)
+    ruled.polish(columns, kind, rho, at)
     return columns
-
-
-def kept_of(ruled: RuledMarket, kind: int, at: Standing) -> Array:
-    """Present lists in the shape that finders take: of this kind alone."""
-    kept = np.full((len(ruled.market.kinds), *at.lists.items.shape), -1, dtype=np.int32)
-    kept[kind.bit_length() - 1] = at.lists.items
-    return kept
 
 
 def short(at: Standing) -> int:
@@ -144,25 +142,52 @@ def short(at: Standing) -> int:
     return int(comm.total((at.lists.items < 0).sum()))
 
 
-def tightened(
-    ruled: RuledMarket, columns: Columns, kind: int, rho: float, start: tuple[Array, Array], beyond: Array, value: float
-) -> tuple[Array, float]:
-    """Discounts that bound the objective, and the lowest bound found; none is above those of the start.
+class Proof(NamedTuple):
+    """How far lists may be from the best that keep the rules.
 
-    start   what the candidates were found by, and of it what totals are worth
-    value   of lists that nearly keep the rules
+    discount   (n_items,): what a full showing of an item is worth, rules counted; very low for what is blocked
+    gap        no lists are better by more than this fraction of what these have gained over the model's own, or of a
+               spread of values a slot where that is more
     """
-    found_by, per_total = start
-    own, highest = found_by - ruled.over_items(per_total), found_by
-    best, lowest = found_by, np.inf
+
+    discount: Array
+    gap: float
+
+
+def certify_ruled(ruled: RuledMarket, kept: Kept) -> Proof:
+    """Discounts of items and totals that bound the objective of the first kind of lists, and the bound."""
+    market, (solution, soft) = ruled.market, kept
+    (bit, first), *_ = market.bits
+    rho, columns = solution.rho, solution.columns
+    value = ruled.value(columns, rho, ruled.standing(solution.lists[first]))
+    own, per_total = lowered(ruled, columns, bit, rho, soft, value)
+    discount = own + ruled.over_items(per_total)
+    worth = market.finder.bound(columns, bit, market.terms(rho), discount)
+    bound = float(comm.total(worth)) + item_surplus(ruled, rho, own)[0] + totals_surplus(ruled, rho, per_total)[0]
+    own_columns, own_lists = market.own
+    gained = value - ruled.value(own_columns, rho, ruled.standing(own_lists[first]))
+    n_slots = comm.place(len(soft.lists.items)).whole * float(market.slots.sum())
+    gap = max(0.0, bound - value) / max(gained, ruled.scale * n_slots)
+    return Proof(np.where(ruled.bound.blocked.items, OUT, discount), float(f"{gap:.9g}"))
+
+
+def lowered(
+    ruled: RuledMarket, columns: Columns, kind: int, rho: float, soft: Standing, value: float
+) -> tuple[Array, Array]:
+    """Discounts of items and of totals at which the bound, of the candidates alone, is low.
+
+    Subgradient steps of Polyak's length: the objective of the lists stands for the optimum, which it is close to. What
+    is shown more has more users close to their choice, so its discount moves less.
+    """
+    own, per_total = ruled.item_discount(rho, soft.lists), ruled.pulls(rho, soft)
+    best, lowest = (own, per_total), np.inf
     for _ in range(DUAL_STEPS):
-        discount = own + ruled.over_items(per_total)
-        worth, demand = answers(ruled, columns, kind, rho, discount, beyond)
+        worth, demand = answers(ruled, columns, kind, rho, own + ruled.over_items(per_total))
         surplus, supply = item_surplus(ruled, rho, own)
         total_surplus, wanted = totals_surplus(ruled, rho, per_total)
-        bound = float(f"{worth + surplus + total_surplus:.12g}")
+        bound = worth + surplus + total_surplus
         if bound < lowest:
-            best, lowest = discount, bound
+            best, lowest = (own, per_total), bound
         shown = np.zeros(ruled.bound.n_totals)
         np.add.at(shown, ruled.bound.totals, np.repeat(demand, np.diff(ruled.bound.offsets)))
         item_excess, total_excess = demand - supply, shown - wanted
@@ -173,19 +198,16 @@ def tightened(
         length = (bound - value) / steepness
         own = own - length * scale * item_excess
         per_total = per_total - length * total_scale * total_excess
-        own = np.minimum(own, highest - ruled.over_items(per_total))
-    return best, lowest
+    return best
 
 
-def answers(
-    ruled: RuledMarket, columns: Columns, kind: int, rho: float, discount: Array, beyond: Array
-) -> tuple[float, Array]:
+def answers(ruled: RuledMarket, columns: Columns, kind: int, rho: float, discount: Array) -> tuple[float, Array]:
     """What everybody's best lists are worth at fixed discounts, and what they show.  (n_items,) in full showings"""
     terms, n_items, n_users = ruled.market.terms(rho), len(discount), len(columns.starts)
 
     def part(first: int, last: int) -> tuple[float, Array]:
         asked = np.zeros(n_items, dtype=np.int64)
-        return answer_part(columns, kind, first, last, terms, discount, beyond, asked), asked
+        return answer_part(columns, kind, first, last, terms, discount, asked), asked
 
     demand, worth = np.zeros(n_items, dtype=np.int64), 0.0
     for found, asked in in_parts(part, n_users, 8 * n_items, place=comm.place(n_users)):

@@ -10,8 +10,8 @@ from divmf.kernels.market import Columns
 from divmf.market.bound import MANY
 from divmf.market.ruled import RuledMarket, Standing
 
-ALL, SOME = 400, 150  # so many users are mended together; of more, so many of those who can help
-SECONDS = 20.0  # for the solver, at the most
+ALL, SOME = 300, 100  # so many users are mended together; of more, so many of those who can help
+SECONDS = 5.0  # for the solver, at the most
 EMPTY, LACKING = 1e6, 1e3  # what an empty slot and a missing showing cost, in spreads
 
 

@@ -27,12 +27,11 @@ from divmf.kernels.rules import Ruled, earned_by, pull_all, take_ruled_turns
 from divmf.market.bound import MANY, Bound
 from divmf.market.solve import SETTLED, Lists, Market
 
-SOFT_SWEEPS = 16  # turns of everybody with soft bounds, at the most, for one set of candidates
-HARD_SWEEPS = 12  # while the pay below a floor rises
-LAST_SWEEPS = 4  # within the bounds, at no price
-STIFF = 4.0  # a total that misses its bound by this many times of it is charged a spread of values
+HARD_SWEEPS = 8  # while the pay below a floor rises
+LAST_SWEEPS = 3  # within the bounds, at no price
+STIFF = 2.0  # a total that misses its bound by this many times of it is charged a spread of values
 CLOSE = 0.01  # the fraction of bounds by which totals may miss them when soft turns end
-RISE = 2.0  # how the pay below a floor grows from turn to turn
+RISE = 3.0  # how the pay below a floor grows from turn to turn
 BINDING = 1e6  # spreads: what a showing below a floor is worth where floors must hold
 
 
@@ -149,13 +148,21 @@ class RuledMarket:
         """How many showings totals lack (positive) or have too many (negative).  (totals,)"""
         return np.asarray(np.maximum(self.bound.low - at.counts, 0) - np.maximum(at.counts - self.bound.high, 0))
 
-    def soften(self, columns: Columns, kind: int, rho: float, at: Standing) -> float:
+    def most_over_items(self, per_total: Array) -> Array:
+        """The largest over the totals of each item, 0 for none.  (totals,) → (n_items,)"""
+        found = np.zeros(self.market.finder.n_items)
+        np.maximum.at(
+            found, np.repeat(np.arange(len(found)), np.diff(self.bound.offsets)), per_total[self.bound.totals]
+        )
+        return found
+
+    def soften(self, columns: Columns, kind: int, rho: float, at: Standing, sweeps: int) -> float:
         """Turns with soft bounds, multipliers following, until hardly a list changes; the fraction changed first."""
         n_users, first = comm.place(len(at.lists.items)).whole, 0.0
         width = np.maximum(np.where(self.bound.high < MANY, self.bound.high, self.bound.low), 1)
         bounded = (self.bound.low > 0) | (self.bound.high < MANY)
         most = 4 * self.scale * float(self.market.slots[0])
-        for sweep in range(SOFT_SWEEPS):
+        for _ in range(sweeps):
             rules = self.ruled(rho, at, False)
             changed = self.turns(columns, kind, rho, at, rules)
             first = first or changed / n_users
@@ -163,7 +170,7 @@ class RuledMarket:
             at.floor = np.clip(at.floor + rules.step * low, 0.0, most) * (self.bound.low > 0)
             at.cap = np.clip(at.cap - rules.step * high, 0.0, most) * (self.bound.high < MANY)
             off = float(np.max(np.abs(self.misses(at)) / width, initial=0.0))
-            if sweep and changed <= SETTLED * n_users and off <= CLOSE:
+            if changed <= SETTLED * n_users and off <= CLOSE:
                 break
         return first
 

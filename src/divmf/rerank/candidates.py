@@ -22,7 +22,8 @@ def ready(candidates: TopK, k: int) -> TopK:
     """The candidates checked and in order of score, ties to the lowest item number; users short of k are counted."""
     if not isinstance(candidates, TopK):
         raise ValueError(
-            f"candidates={candidates!r:.100} are no lists; make a TopK of them (TopK.from_frame, TopK.read)"
+            f"candidates of type {type(candidates).__name__} are no lists; make a TopK of them (TopK.from_frame,"
+            " TopK.read)"
         )
     if not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k={k!r} is not the length of a list; choose a whole number of at least 1")
