@@ -47,7 +47,7 @@ from divmf.train.final import final
 from divmf.train.fitting import fit, fit_scores, refine
 from divmf.train.people import Learnt, lists_of
 from divmf.train.ruling import bound_to
-from divmf.train.runs import Run, scorer_of, versions
+from divmf.train.runs import Run, scorer_of
 from divmf.train.schema import MODEL, read_as
 
 log = logging.getLogger(__name__)
