@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")] + sorted(
-    (ROOT / "docs").rglob("*.md")
-)
+TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = sorted((ROOT / "src").rglob("*.py"))
 HISTORY = re.compile(
     r"\b(asked for in|was asked|were asked|no longer than before|is no more\b|used to be|as before|than before\b"
