@@ -113,7 +113,7 @@ def test_what_is_made_is_said_and_counted(tmp_path: Path) -> None:
         curve(ndcg, even).save(Place("ml-1m", "ease", 0, tmp_path).file(method, 5))
     said = made(tmp_path)
     assert "| MovieLens-1M | ease | 5 | 0 | kwon, " in said
-    assert "MovieLens-1M, ease, k = 10; MovieLens-1M, ials, k = 5; " in said
+    assert "- MovieLens-1M: ease with k = 10, ials with k = 5, " in said
     found = list(standings(tmp_path))
     assert len(found) == len(LOSSES) * len(METRICS)
     assert {cell.standing for cell in found} == {"best"}
