@@ -106,9 +106,10 @@ def summary(folder: Path) -> str:
     datasets, bases, ks = (list(dict.fromkeys(map(str, column))) for column in list(zip(*tables(folder), strict=True)))
     return (
         f"Of {len(cells)} cells ({', '.join(DATASETS[name][0] for name in datasets)}; models {', '.join(bases)};"
-        f" k = {' and '.join(ks)}; seeds: {seeds}; three metrics; losses of 5, 10, 20 and 40%), the market is"
-        f" clearly best on the same model in {counts['best']}, not distinguishable from the best in {counts['tied']}"
-        f" and behind in {counts['behind']}; not every combination is made, the page says which."
+        f" k = {' and '.join(ks)}; {seeds} seed{'s' if seeds > 1 else ''}; three metrics; losses of 5, 10, 20"
+        f" and 40%), the market is clearly best on the same model in {counts['best']}, not distinguishable"
+        f" from the best in {counts['tied']} and behind in {counts['behind']}; not every combination is made, and"
+        " the page says which."
     )
 
 
