@@ -21,6 +21,7 @@ from scipy import sparse
 from divmf.data.filters import Blocked, request_filter
 from divmf.data.fingerprint import fingerprint
 from divmf.data.histories import Histories
+from divmf.data.new_items import NewItems
 from divmf.data.outputs import OF_MODEL
 from divmf.data.split import Split
 from divmf.data.stored import read_split, write_split
@@ -43,6 +44,7 @@ from divmf.ranking.retrieval import recommend
 from divmf.train.choosing import check_chosen
 from divmf.train.final import final
 from divmf.train.fitting import fit, fit_scores, refine
+from divmf.train.new_items import grown
 from divmf.train.people import Learnt, lists_of
 from divmf.train.runs import Run, scorer_of, versions
 from divmf.train.schema import MODEL, read_as
@@ -176,6 +178,23 @@ class Recommender:
         if hasattr(users, "columns"):
             users, histories = None, users
         return self.lists(users, k, histories=histories, seen=seen, exclude=exclude, items=items).frame
+
+    def with_items(self, items: Any) -> "Recommender":
+        """This operating point with items that were not in training.
+
+        items: {"new": ["i3", "i7"]}, for each new id those of items that it is like (a group, or some that are named);
+        or a frame of item_id with like, an item of the catalog, or user_id, somebody of the training who has met it.
+        An item that somebody has met is folded into the model, any other is the mean of those it is like; the market
+        shows each at a discount of its own, and the lists that none of them enters stay as they are.
+        """
+        if comm.size() > 1:
+            raise ValueError(f"new items are for one process, and there are {comm.size()}; start one")
+        new, rho = NewItems.of(items, self.split), self.point.knob or 0.0
+        scorer, split, chosen = grown(new, self.scoring, self.split, self.learnt, self.chosen, self.k, rho)
+        model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS
+        return Recommender(
+            model, split, self.point, self.k, chosen, None if self.scorer is None else scorer, self.learnt
+        )
 
     def similar_items(self, items: Sequence[Any] | pl.Series, k: int = 10) -> tuple[Array, Array]:
         """The ids of the k items most like each of some, and how like they are: two arrays (items, k).
