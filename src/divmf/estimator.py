@@ -41,7 +41,7 @@ from divmf.models.weights import LARGEST, Rows, Sizes, model_of, read_tensors, w
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.retrieval import recommend
-from divmf.train.choosing import check_chosen
+from divmf.train.choosing import check_chosen, check_taken_on
 from divmf.train.final import final
 from divmf.train.fitting import fit, fit_scores, refine
 from divmf.train.new_items import grown
@@ -248,23 +248,34 @@ class DivMF(TrainConfig):
     def _repr_html_(self) -> str:
         return self.curve._repr_html_() if hasattr(self, "run_") else escape(repr(self))
 
-    def fit(self, split: Split, run: str | Path | None = None, *, progress: bool = False) -> Self:
+    def fit(
+        self, split: Split, run: str | Path | None = None, *, start: "str | Path | DivMF | None" = None,
+        progress: bool = False,
+    ) -> Self:  # fmt: skip
         """Train on a split.
 
         run: a folder that keeps every point, so that a stopped fit can go on; else a temporary one
+        start: an earlier run, or a fitted DivMF, whose model is taken on: its kind and settings, its vectors for users
+        and items that are still there, and a few steps
         progress: say on a terminal or in a notebook how it goes
         """
-        return self._train(split, run, None, progress)
+        if start is None:
+            return self._train(split, run, None, progress)
+        before = start.run if isinstance(start, DivMF) else Run.open(start)
+        check_taken_on(before, self, "start takes", ("model", "dim", "budget"))
+        return self._train(split, run, None, progress, before)
 
     def __post_init__(self) -> None:
         check_of_method(self)
 
-    def _train(self, split: Split, run: str | Path | None, start: MF | None, progress: bool = False) -> Self:
+    def _train(
+        self, split: Split, run: str | Path | None, start: MF | None, progress: bool = False, earlier: Run | None = None
+    ) -> Self:
         if not isinstance(split, Split):
             raise ValueError(f"fit takes a Split, not {type(split).__name__}; make one with data.leave_one_out()")
-        opened, config = self._start(split, run, start)
+        opened, config = self._start(split, run, start if earlier is None else earlier.scorer())
         with told(progress) as tell:
-            for point in fit(opened, split, config, start, progress=tell):
+            for point in fit(opened, split, config, start, progress=tell, earlier=earlier):
                 tell(f"{point.name}: validation nDCG {point.valid['ndcg']:.4f}, Gini {point.valid['gini']:.3f}")
         return self._fitted(opened, split)
 
