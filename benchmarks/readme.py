@@ -10,7 +10,8 @@ from benchmarks.frontier import DATASETS, Place, Points
 from benchmarks.matched import LOSSES, METRICS, seeds_of, table_of
 
 SHOWN = {
-    "market": "**exposure market** (the default)", "fairrec": "FairRec", "sinkhorn": "Sinkhorn", "bayes_rule": "Bayes rule",
+    "market": "**exposure market** (the default)", "fairrec": "FairRec", "sinkhorn": "Sinkhorn",
+    "bayes_rule": "Bayes rule",
 }  # fmt: skip
 NAMES, BASE, K, LOSS = ("ml-1m",), "ease", 5, 0.1
 PLACE = re.compile(r"(<!-- made by `make results` -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -125,3 +125,21 @@ def test_yesterdays_model_is_taken_on_with_new_users_and_items(
     assert "began from another model" in refused.err
     refused = divmf("train", ratings, "-o", tmp_path / "no", *short, "--from", tmp_path / "old", "--model", "ease")
     assert "leave --model, --dim and --budget out" in refused.err
+
+
+def test_python_takes_on_an_earlier_model_as_the_command_does(split: Split, tmp_path: Path) -> None:
+    settings = {"k": 4, "diversity_epochs": 2}
+    before = library.DivMF(model="ials", dim=8, **settings).fit(split, tmp_path / "old")  # type: ignore[arg-type]
+    for start in (tmp_path / "old", before):
+        fitted = library.DivMF(**settings).fit(split, start=start)  # type: ignore[arg-type]
+        old, new = before.run.choice, fitted.run.choice
+        assert old is not None
+        assert new is not None
+        assert (new["model"], new["settings"]) == ("ials", old["settings"])
+        assert len(new["tried"]) == 1  # nothing is chosen anew
+        assert fitted.curve.base.valid["ndcg"] > 0.9 * before.curve.base.valid["ndcg"]
+    with pytest.raises(ValueError, match="leave model, dim and budget out"):
+        library.DivMF(model="ease", **settings).fit(split, start=before)  # type: ignore[arg-type]
+    by_epochs = library.DivMF(model="bpr", accuracy_epochs=1, **settings).fit(split)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="trained by epochs until validation converged"):
+        library.DivMF(**settings).fit(split, start=by_epochs)  # type: ignore[arg-type]

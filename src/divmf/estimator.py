@@ -21,6 +21,7 @@ from scipy import sparse
 from divmf.data.filters import Blocked, request_filter
 from divmf.data.fingerprint import fingerprint
 from divmf.data.histories import Histories
+from divmf.data.new_items import NewItems
 from divmf.data.outputs import OF_MODEL
 from divmf.data.split import Split
 from divmf.data.stored import read_split, write_split
@@ -42,9 +43,10 @@ from divmf.models.weights import LARGEST, Rows, Sizes, model_of, read_tensors, w
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.retrieval import recommend
-from divmf.train.choosing import check_chosen
+from divmf.train.choosing import check_chosen, check_taken_on
 from divmf.train.final import final
 from divmf.train.fitting import fit, fit_scores, refine
+from divmf.train.new_items import grown
 from divmf.train.people import Learnt, lists_of
 from divmf.train.ruling import bound_to
 from divmf.train.runs import Run, scorer_of
@@ -180,6 +182,23 @@ class Recommender:
             users, histories = None, users
         return self.lists(users, k, histories=histories, seen=seen, exclude=exclude, items=items).frame
 
+    def with_items(self, items: Any) -> "Recommender":
+        """This operating point with items that were not in training.
+
+        items: {"new": ["i3", "i7"]}, for each new id those of items that it is like (a group, or some that are named);
+        or a frame of item_id with like, an item of the catalog, or user_id, somebody of the training who has met it.
+        An item that somebody has met is folded into the model, any other is the mean of those it is like; the market
+        shows each at a discount of its own, and the lists that none of them enters stay as they are.
+        """
+        if comm.size() > 1:
+            raise ValueError(f"new items are for one process, and there are {comm.size()}; start one")
+        new, rho = NewItems.of(items, self.split), self.point.knob or 0.0
+        scorer, split, chosen = grown(new, self.scoring, self.split, self.learnt, self.chosen, self.k, rho)
+        model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS
+        return Recommender(
+            model, split, self.point, self.k, chosen, None if self.scorer is None else scorer, self.learnt
+        )
+
     def similar_items(self, items: Sequence[Any] | pl.Series, k: int = 10) -> tuple[Array, Array]:
         """The ids of the k items most like each of some, and how like they are: two arrays (items, k).
 
@@ -233,28 +252,35 @@ class DivMF(TrainConfig):
         return self.curve._repr_html_() if hasattr(self, "run_") else escape(repr(self))
 
     def fit(
-        self, split: Split, run: str | Path | None = None, rules: Rules | None = None, *, progress: bool = False
-    ) -> Self:
+        self, split: Split, run: str | Path | None = None, *, rules: Rules | None = None,
+        start: "str | Path | DivMF | None" = None, progress: bool = False,
+    ) -> Self:  # fmt: skip
         """Train on a split.
 
         run: a folder that keeps every point, so that a stopped fit can go on; else a temporary one
         rules: what the lists of every point keep; the curve then begins with the model's lists that keep them
+        start: an earlier run, or a fitted DivMF, whose model is taken on: its kind and settings, its vectors for users
+        and items that are still there, and a few steps
         progress: say on a terminal or in a notebook how it goes
         """
-        return self._train(split, run, None, rules, progress)
+        if start is None:
+            return self._train(split, run, None, rules, progress)
+        before = start.run if isinstance(start, DivMF) else Run.open(start)
+        check_taken_on(before, self, "start takes", ("model", "dim", "budget"))
+        return self._train(split, run, None, rules, progress, before)
 
     def __post_init__(self) -> None:
         check_of_method(self)
 
     def _train(
         self, split: Split, run: str | Path | None, start: MF | None, rules: Rules | None = None,
-        progress: bool = False,
+        progress: bool = False, earlier: Run | None = None,
     ) -> Self:  # fmt: skip
         if not isinstance(split, Split):
             raise ValueError(f"fit takes a Split, not {type(split).__name__}; make one with data.leave_one_out()")
-        opened, config = self._start(split, run, start, rules)
+        opened, config = self._start(split, run, start if earlier is None else earlier.scorer(), rules)
         with told(progress) as tell:
-            for point in fit(opened, split, config, start, progress=tell):
+            for point in fit(opened, split, config, start, progress=tell, earlier=earlier):
                 tell(f"{point.name}: validation nDCG {point.valid['ndcg']:.4f}, Gini {point.valid['gini']:.3f}")
         return self._fitted(opened, split)
 

@@ -33,6 +33,13 @@ def recommend(
             help="Lists for people who were not in training instead: a file of what they have met, user_id and item_id."
         ),
     ] = None,
+    new_items: Annotated[
+        Path | None,
+        typer.Option(
+            help="Items that were not in training, to be listed, too: a file of item_id and like, an item of the"
+            " catalog, or user_id, somebody who has met it."
+        ),
+    ] = None,
     epoch: Annotated[int | None, typer.Option(help="This epoch instead of the picked point; 0 is the model.")] = None,
     seen: Annotated[
         str, typer.Option(help="What stays out of a list: 'all' that a user has met, for lists that people will see;"
@@ -53,13 +60,15 @@ def recommend(
 
       divmf recommend run -o new.parquet --histories baskets.csv     (people who were not in training)
 
+      divmf recommend run -o lists.parquet --new-items new.csv       (item_id, like: a row for each similar item)
+
       divmf recommend run -o lists.parquet --exclude sold-out.csv --where "category = 'Drama'" --catalog items.parquet
 
       torchrun --nproc-per-node 4 -m divmf recommend run -o lists/
     """
     from divmf.data.outputs import LISTS, protect
     from divmf.data.parts import check_folder, is_folder, write_part
-    from divmf.data.tables import check_writable, write_table
+    from divmf.data.tables import check_writable, read_table, write_table
     from divmf.engine import comm
     from divmf.estimator import DivMF, load
 
@@ -67,7 +76,7 @@ def recommend(
     if comm.size() > 1 and not as_parts:
         raise ValueError(f"{output} is one file, and there are {comm.size()} processes; name a folder, as lists/")
     (check_folder if as_parts else check_writable)(output)
-    protect(output, [users, histories, exclude, items, catalog, rules], LISTS)
+    protect(output, [users, histories, new_items, exclude, items, catalog, rules], LISTS)
     if histories is not None and (users is not None or comm.size() > 1):
         raise ValueError("--histories is for people who were not in training, and for one process; leave --users out")
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
@@ -79,6 +88,9 @@ def recommend(
             out.note(f"{run}/final: learnt from everything")
         else:
             out.note(f"{run}/final is of {last.point.name}; these are of {chosen.point.name}, picked since")
+    if new_items is not None:
+        with naming(new_items):
+            chosen = chosen.with_items(read_table(new_items))
     people = None if histories is None else read_histories(histories, chosen.split.item_ids)
     about: dict[str, Any] = {}
     if asked is not None:

@@ -221,13 +221,11 @@ def choose(run: Any, split: Any, rule: str | None = None, clock: Clock | None = 
 
 def earlier_run(folder: Path, config: TrainConfig) -> Any:
     """Yesterday's run, if its model can be taken on with these settings."""
-    from divmf.train.choosing import check_chosen
+    from divmf.train.choosing import check_taken_on
     from divmf.train.runs import Run
 
     run = Run.open(folder)
-    check_chosen(run)
-    if config.model != "auto" or config.dim is not None or config.budget is not None:
-        raise ValueError("--from takes the model and its settings from the run; leave --model, --dim and --budget out")
+    check_taken_on(run, config, "--from takes", ("--model", "--dim", "--budget"))
     return run
 
 

@@ -9,9 +9,10 @@ from divmf.engine.arrays import Array
 from divmf.kernels.ledger import supply_at, worth_at
 from divmf.market.ledger import Ledger, Terms, usual_step
 from divmf.market.response import Page, best_response
+from divmf.models.scorer import Factors
 from divmf.ranking.curve import Curve, Point
 from divmf.serve.catalog import Catalog, Names
-from divmf.serve.people import Fitted, People, Taste, fitted_of
+from divmf.serve.people import People, Taste, fitted_of
 from divmf.train.runs import Run
 
 RECENT = 2048  # requests from which the discount of a new item is found
@@ -60,19 +61,14 @@ class Engine:
         self.curve: Curve = self.run.curve
         self.point = self.run.picked if point is None else point
         market = self.config.method == "market"
-        fitted = fitted_of(self.run, self.split) if market else self._trained()
+        trained = None if market else Factors.of(self.run.model(self.point))  # the paper's method has no discounts
+        fitted = fitted_of(self.run, self.split, trained)
         self.people = People(fitted, self.split, self.config.stake if market else 0.0)
         self.users, items = Names(self.split.user_ids), Names(self.split.item_ids)
         self.n_trained = len(items)
         self.catalog = Catalog.read(items, options.catalog)
         self.ledger = Ledger(self.terms(self.point), self.discount_of(self.point))
         self.recent: list[tuple[Taste, float]] = []
-
-    def _trained(self) -> Fitted:
-        """The weights of a point of the paper's method, which has no discounts."""
-        from divmf.models.scorer import Factors
-
-        return Fitted(Factors.of(self.run.model(self.point)), "bpr", {"l2": max(self.config.decay, 1e-4)})
 
     @property
     def items(self) -> Names:

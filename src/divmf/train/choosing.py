@@ -102,6 +102,18 @@ def check_chosen(run: Run) -> None:
         )
 
 
+def check_taken_on(earlier: Run, config: TrainConfig, taken: str, names: tuple[str, str, str]) -> None:
+    """Refuse an earlier run whose model cannot be taken on, and settings that it has already.
+
+    taken: what takes it on, and names: what the settings of a model are called there
+    """
+    check_chosen(earlier)
+    if config.model != "auto" or config.dim is not None or config.budget is not None:
+        raise ValueError(
+            f"{taken} the model and its settings from the run; leave {names[0]}, {names[1]} and {names[2]} out"
+        )
+
+
 def taken_on(earlier: Run, split: Split, config: TrainConfig) -> Chosen:
     """The model of an earlier run, with its settings, a few steps on from its vectors on what is known now."""
     check_chosen(earlier)

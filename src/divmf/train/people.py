@@ -1,7 +1,7 @@
 """Lists for people who were not in training: folded into the model, then the best response at the run's discounts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +21,8 @@ from divmf.models.steps import batch_shape, is_large, n_steps_of
 from divmf.ranking.lists import TopK
 from divmf.train.runs import Run
 
+USUAL = TrainConfig()
+
 
 @dataclass(frozen=True)
 class Learnt:
@@ -29,27 +31,32 @@ class Learnt:
     name       the kind of model, and settings as `fold_in` reads them; none of a model that was given
     exposure   what a showing counts (`--exposure`)
     stake      how much more the scores of active users count, as a power
+    delta, level, steepness   of the bonus (`divmf.market.bonus`), for items that are new
     """
 
     name: str | None = None
     settings: Mapping[str, float] = field(default_factory=dict)
     exposure: str = "count"
     stake: float = 0.0
+    delta: float = USUAL.delta
+    level: float = USUAL.level
+    steepness: float = USUAL.steepness
 
     @classmethod
     def of(cls, run: Run, split: Split) -> Self:
         """As the run has it."""
         config = run.config
         stake = (stake_of(split) if config.stake is None else config.stake) if config.method == "market" else 0.0
+        market = (config.exposure, stake, config.delta, config.level, config.steepness)
         if run.choice is not None:
-            return cls(run.choice["model"], run.choice["settings"], config.exposure, stake)
+            return cls(run.choice["model"], run.choice["settings"], *market)
         if run.began_from is not None:
-            return cls(None, {}, config.exposure, stake)
-        return cls(config.model, settings_by_epochs(config, split, run.tuned), config.exposure, stake)
+            return cls(None, {}, *market)
+        return cls(config.model, settings_by_epochs(config, split, run.tuned), *market)
 
     def to_json(self) -> dict[str, Any]:
         """As it is written to disk."""
-        return {"name": self.name, "settings": dict(self.settings), "exposure": self.exposure, "stake": self.stake}
+        return asdict(self) | {"settings": dict(self.settings)}
 
 
 def settings_by_epochs(config: TrainConfig, split: Split, tuned: Mapping[str, Any]) -> dict[str, float]:

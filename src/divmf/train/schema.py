@@ -68,6 +68,9 @@ class LearntRow(TypedDict):
     settings: dict[str, Finite]
     exposure: Literal["count", "attention"]
     stake: Annotated[float, Field(ge=0, le=1)]
+    delta: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    level: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    steepness: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @with_config(KEPT)
