@@ -46,7 +46,7 @@ def beaten(found: Mapping[float, Mapping[Pair, Array]], top: float) -> list[str]
                 max((sign * values[pair][column] for pair in group), default=-np.inf)
                 for group in ([pair for pair in values if pair[1] == "market"], others)
             )
-            if second > first:
+            if second > first + EVEN:
                 said.append(f"{metric} at {level * top:.4f} ({abs(first):.4f} against {abs(second):.4f})")
     return [f"The market is not the best in {', '.join(said)}, {WHY}"] if said else []
 

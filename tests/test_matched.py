@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.frontier import STRONG, Place, Points
-from benchmarks.levels import best, to_draw
+from benchmarks.levels import beaten, best, to_draw
 from benchmarks.matched import (
     LOSSES,
     METRICS,
@@ -98,6 +98,9 @@ def test_the_best_pair_is_named_with_how_many_have_the_same() -> None:
     assert best(values, 2) == "0.500: market on ease"
     assert best({}, 2) == "–"
     assert to_draw({1.0: values}) == [("ease", "market"), ("ials", "fairrec")]
+    (said,) = beaten({1.0: values}, 0.4)  # a coverage that is the same counts for neither
+    assert said.startswith("The market is not the best in entropy at 0.4000 (6.0000 against 6.5000), by")
+    assert beaten({1.0: {("ease", "market"): values["ease", "market"]}}, 0.4) == []
 
 
 def test_a_model_of_another_library_in_a_few_numbers_by_hand() -> None:
