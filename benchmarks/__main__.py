@@ -20,9 +20,13 @@ BENCHMARKS = {
     "rerankers": "rerankers",
     "models": "models",
     "strangers": "strangers",
+    "rules": "rules",
+    "serve": "serve",
+    "solvers": "solvers",
     "big": "big",
 }
 LONG = ("big",)  # only if named
+QUICK = ("models",)  # with a quick() beside main()
 
 
 def main() -> None:
@@ -30,13 +34,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     choice = f"{', '.join(BENCHMARKS)}; if none is named, all but {', '.join(LONG)}"
     parser.add_argument("names", nargs="*", metavar="NAME", help=choice)
-    names = parser.parse_args().names or [name for name in BENCHMARKS if name not in LONG]
+    parser.add_argument("--quick", action="store_true", help="the short variant, which models has")
+    asked = parser.parse_args()
+    names = asked.names or [name for name in BENCHMARKS if name not in LONG]
     if unknown := [name for name in names if name not in BENCHMARKS]:
         parser.error(f"there is no benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}")
+    if asked.quick and (long := [name for name in names if name not in QUICK]):
+        parser.error(f"{long[0]} has no short variant; --quick is for {', '.join(QUICK)}")
     prepare()
     for name in names:
         print(f"### {name}\n", flush=True)
-        import_module(f"benchmarks.{BENCHMARKS[name]}").main()
+        module = import_module(f"benchmarks.{BENCHMARKS[name]}")
+        (module.quick if asked.quick else module.main)()
 
 
 if __name__ == "__main__":

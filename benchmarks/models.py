@@ -3,6 +3,7 @@
 `python -m benchmarks models` prints the table of all kinds of models and of auto, then ratios of time on MovieLens-1M:
 EASE against numpy's inverse, auto against as many trials of irspack's iALS; then people folded in against people
 trained. `python -m benchmarks.models NAME …` does so for some datasets, `--seeds 3` with several splits.
+`python -m benchmarks models --quick` prints what auto tries on two datasets, EASE against numpy, people folded in.
 """
 
 import argparse
@@ -40,7 +41,8 @@ def ndcg_of(scorer: Any, held_out: Any, seen: Any) -> float:
 
 def kinds(name: str, seed: int) -> list[str]:
     """Rows of the table: each kind of model with its settings chosen, then auto among them all."""
-    from divmf.models.auto import ARMS, choose, told
+    from divmf.models.auto import choose
+    from divmf.models.searches import ARMS, told
 
     split, rows = split_of(name, seed), []
     for label, candidates in [*((arm, [arm]) for arm in ARMS), ("**auto**", list(ARMS))]:
@@ -58,27 +60,49 @@ def kinds(name: str, seed: int) -> list[str]:
     return rows
 
 
+def beside_numpy(met: Any) -> list[str]:
+    """EASE beside numpy's inverse of the same matrix, as rows of a table."""
+    from divmf.models.ease import ease
+
+    dense = (met.T @ met).toarray().astype(np.float64) + 1000 * np.eye(met.shape[1])
+    ease(met, 1000.0)
+    numpy_seconds, ease_seconds = timed(lambda: np.linalg.inv(dense)), timed(lambda: ease(met, 1000.0))
+    return [
+        "| | seconds | ratio |", "|---|---|---|",
+        f"| EASE from the interactions on | {ease_seconds:.2f} | |",
+        f"| numpy's inverse of the same matrix | {numpy_seconds:.2f} | {ease_seconds / numpy_seconds:.2f} |",
+    ]  # fmt: skip
+
+
+def trials(name: str, seed: int = 0) -> None:
+    """What auto tries, in order, and what it takes."""
+    from divmf.models.auto import choose
+    from divmf.models.searches import told
+
+    split = split_of(name, seed)
+    print(f"\n| {DATASETS[name][0]} | settings | seconds | valid nDCG@5 |\n|---|---|---|---|", flush=True)
+    began = time.perf_counter()
+    chosen = choose(
+        split, K, None, seed=seed,
+        progress=lambda t: print(f"| {t.name} | {told(t.settings)} | {t.seconds:.1f} | {t.ndcg:.4f} |", flush=True),
+    )  # fmt: skip
+    seconds, test = time.perf_counter() - began, ndcg_of(chosen.scorer, split.test.matrix, split.seen)
+    print(f"| **{chosen.name}** | test nDCG@5 {test:.4f} | {seconds:.1f} | {chosen.ahead:+.1%} ahead |", flush=True)
+
+
 def ratios(seed: int = 0) -> None:
     """Time on MovieLens-1M beside numpy and irspack."""
     from scipy import sparse
 
     from divmf.models.auto import choose
-    from divmf.models.ease import ease
 
     split = split_of("ml-1m", seed)
     met = split.train.matrix
-    dense = (met.T @ met).toarray().astype(np.float64) + 1000 * np.eye(split.n_items)
-    ease(met, 1000.0)
-    numpy_seconds, ease_seconds = timed(lambda: np.linalg.inv(dense)), timed(lambda: ease(met, 1000.0))
+    lines = beside_numpy(met)
     began = time.perf_counter()
     chosen = choose(split, K)
     auto_seconds = time.perf_counter() - began
-    lines = [
-        "| | seconds | ratio |", "|---|---|---|",
-        f"| EASE from the interactions on | {ease_seconds:.2f} | |",
-        f"| numpy's inverse of the same matrix | {numpy_seconds:.2f} | {ease_seconds / numpy_seconds:.2f} |",
-        f"| auto, {len(chosen.tried)} trials | {auto_seconds:.1f} | |",
-    ]  # fmt: skip
+    lines.append(f"| auto, {len(chosen.tried)} trials | {auto_seconds:.1f} | |")
     try:
         from irspack import IALSRecommender
     except ImportError:
@@ -171,6 +195,14 @@ def tables(names: Sequence[str], seeds: int) -> None:
     for name in names:
         for seed in range(seeds):
             kinds(name, seed)
+
+
+def quick() -> None:
+    """What auto tries on two datasets, EASE beside numpy, the people folded in."""
+    print("\n".join(beside_numpy(split_of("ml-1m", 0).train.matrix)), flush=True)
+    folded()
+    for name in ("ml-1m", "epinions-15"):
+        trials(name)
 
 
 def main() -> None:

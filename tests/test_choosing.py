@@ -117,7 +117,7 @@ def test_the_command_says_what_was_tried_and_by_how_much_the_choice_is_ahead(div
     for name in ("ials", "ease", "softmax"):
         assert any(line.startswith(name) for line in done.out.splitlines())
     assert "chosen: " in done.out
-    assert "(accuracy only)" in done.out
+    assert ", the model" in done.out
     again = divmf("train", path, "-o", tmp_path / "run", "--k", 4, "--diversity-epochs", 2, "--budget", "1m", "--json")
     assert again.json["model"]["model"] in ("ials", "ease", "softmax")
     assert again.json["accuracy_epochs"] == 0

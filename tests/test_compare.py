@@ -133,11 +133,11 @@ def test_runs_of_one_method_are_told_apart_by_their_folder(finished_run: Path, t
     )
     assert done.code == 0, done.err
     names = pl.read_csv(tmp_path / "c" / "matched.csv")["method"].to_list()
-    assert names == ["exposure market (run)", "exposure market (other)", "bayes_rule"]
+    assert names == ["market (run)", "market (other)", "bayes_rule"]
     same = tmp_path / "further" / "other"
     shutil.copytree(finished_run, same)
-    assert names_of([Run(other), Run(same)]) == [f"exposure market ({other})", f"exposure market ({same})"]
-    assert names_of([Run(same)]) == ["exposure market"]
+    assert names_of([Run(other), Run(same)]) == [f"market ({other})", f"market ({same})"]
+    assert names_of([Run(same)]) == ["market"]
 
 
 def test_a_run_is_not_compared_with_itself(finished_run: Path, tmp_path: Path, divmf: Any) -> None:

@@ -54,10 +54,10 @@ def test_diversifying_spreads_the_lists(fitted: divmf.DivMF) -> None:
 
 def test_the_base_of_a_curve_is_the_model_itself(fitted: divmf.DivMF, split: divmf.Split) -> None:
     base = fitted.at(epoch=0)
-    assert divmf.evaluate(base.lists(), split) == pytest.approx(base.point.test)
+    assert divmf.evaluate(base.lists(seen="train+valid"), split) == pytest.approx(base.point.test)
     last = fitted.at(epoch=10)
     assert (last.chosen is not None) == (fitted.method == "market")
-    assert divmf.evaluate(last.lists(), split) == pytest.approx(last.point.test)
+    assert divmf.evaluate(last.lists(seen="train+valid"), split) == pytest.approx(last.point.test)
 
 
 def test_recommendations_carry_the_original_ids_and_hold_nothing_seen(fitted: divmf.DivMF, split: divmf.Split) -> None:

@@ -35,7 +35,7 @@ def chosen(request: pytest.FixtureRequest, split: divmf.Split) -> divmf.Recommen
 
 def left(split: divmf.Split, blocked: set[str], user: int) -> int:
     """How many items a user can be shown, counted one by one."""
-    met = set(split.seen[[user]].indices.tolist())
+    met = set(split.known[[user]].indices.tolist())
     return sum(number not in met and item not in blocked for number, item in enumerate(split.item_ids))
 
 
@@ -52,7 +52,7 @@ def test_a_list_holds_k_allowed_items_wherever_k_are_left(
         named = [split.item_ids[int(item)] for item in row if item >= 0]
         assert not set(named) & set(out)
         assert len(set(named)) == len(named) == min(k, left(split, set(out), user))
-        assert not set(row[row >= 0].tolist()) & set(split.seen[[user]].indices.tolist())
+        assert not set(row[row >= 0].tolist()) & set(split.known[[user]].indices.tolist())
 
 
 def test_what_is_not_blocked_stays_in_its_order_and_the_next_best_follow(chosen: divmf.Recommender) -> None:

@@ -4,18 +4,14 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+from served import free_port
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes], seconds: float = 30) -> None:
@@ -29,22 +25,19 @@ def wait_for(port: int, process: subprocess.Popen[bytes], seconds: float = 30) -
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql() -> Iterator[str]:
     """The URL of a PostgreSQL server, without a database."""
     pytest.importorskip("psycopg", reason="needs psycopg (pip install 'divmf[postgresql]')")
     found = shutil.which("initdb") or next(map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb")), None)
     if found is None:
         pytest.skip("needs PostgreSQL (apt-get install postgresql)")
-    folder, port = tmp_path_factory.mktemp("postgresql"), free_port()
+    # a folder of its own: those of pytest are closed to other users, and PostgreSQL does not run as root
+    folder, port = Path(tempfile.mkdtemp(prefix="divmf-postgresql-")), free_port()
     runner: list[str] = []
-    if os.geteuid() == 0:  # PostgreSQL does not run as root
+    if os.geteuid() == 0:
         if shutil.which("runuser") is None or subprocess.run(["id", "postgres"], capture_output=True).returncode:
             pytest.skip("needs a user postgres to run PostgreSQL as, and runuser")
         runner = ["runuser", "-u", "postgres", "--"]
-        for parent in (folder, *folder.parents):
-            if parent == Path("/tmp").parent:
-                break
-            parent.chmod(parent.stat().st_mode | 0o111)
         shutil.chown(folder, "postgres")
     binary, data = Path(found).parent, folder / "data"
     made = [*runner, str(binary / "initdb"), "-D", str(data), "-U", "divmf", "-A", "trust", "-E", "UTF8", "-N"]
@@ -56,10 +49,27 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )  # fmt: skip
     try:
         wait_for(port, server)
+        wait_until_up(f"postgresql://divmf@127.0.0.1:{port}/postgres")
         yield f"postgresql://divmf@127.0.0.1:{port}"
     finally:
         server.terminate()
         server.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_until_up(url: str, seconds: float = 30) -> None:
+    import psycopg
+
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            psycopg.connect(url).close()
+        except psycopg.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,12 @@ import polars as pl
 import pytest
 
 import divmf
+from divmf.data.histories import Histories
 from divmf.market.ledger import Terms
 from divmf.serve.engine import Engine, Options
 from divmf.serve.live import Full, Live
 from divmf.serve.store import StoreDown
+from divmf.train.people import folded
 from divmf.train.runs import Run
 
 
@@ -350,6 +352,19 @@ def test_other_models_are_served(split, tmp_path: Path, model: str) -> None:  # 
         assert live.recommend().basis == "nothing"
 
 
+@pytest.mark.parametrize("model", ["mse", "bpr", "softmax"])
+def test_somebody_new_is_folded_in_as_for_lists_in_a_file(split, tmp_path: Path, model: str) -> None:  # type: ignore[no-untyped-def]
+    fitted = divmf.DivMF(model=model, accuracy_epochs=3, diversity_epochs=2, dim=8).fit(split, tmp_path / "run")  # type: ignore[arg-type]
+    fitted.run.pick(epoch=1)
+    chosen, history = divmf.load(tmp_path / "run"), split.item_ids[[3, 9]]
+    wanted = folded(chosen.scoring, chosen.learnt, Histories.of(list(history), split.item_ids))
+    people = Engine(tmp_path / "run", Options()).people
+    assert people.model.name == model
+    scores = people.scores(people.with_history(np.array([9, 3])))
+    np.testing.assert_allclose(scores, wanted.scores(np.array([0])), rtol=1e-4, atol=1e-5)
+
+
 def test_an_engine_knows_its_terms(run_folder: Path) -> None:
     engine = Engine(run_folder, Options(horizon=123))
-    assert engine.ledger.terms == Terms(engine.point.knob, 5, 123)  # type: ignore[arg-type]
+    level = 0.9 * 123 * 5 / 40
+    assert engine.ledger.terms == Terms(engine.point.knob, 5, 123, step=3 / level)  # type: ignore[arg-type]

@@ -24,9 +24,11 @@ def main() -> None:
             doctor,
             lists,
             plan,
+            replay,
             reproduce,
             rerank,
             rerun,
+            serve,
             train,
         )
 

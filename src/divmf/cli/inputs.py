@@ -113,6 +113,15 @@ def read_users(path: Path, known: Any) -> Any:
         return own_users(given, known)
 
 
+def read_histories(path: Path, item_ids: Any) -> Any:
+    """What people who were not in training have met, from a file of user_id and item_id."""
+    from divmf.data.histories import Histories
+    from divmf.data.tables import read_table
+
+    with naming(path):
+        return Histories.from_frame(read_table(path), item_ids)
+
+
 def own_users(given: Any, known: Any) -> Any:
     """Those of some users that this process has; one whom no process has is an error that names it."""
     import polars as pl

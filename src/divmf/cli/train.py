@@ -7,6 +7,7 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
+from divmf.cli.filters import Filtered, read_rules, say_given
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split, positive_share
 from divmf.cli.options import command
 from divmf.engine.clock import Clock
@@ -42,6 +43,27 @@ def train(
     query: Columns.query = None,
     split_column: Columns.split = None,
     hold_out: Columns.hold_out = None,
+    rules: Filtered.rules = None,
+    catalog: Filtered.catalog = None,
+    by_time: Columns.by_time = None,
+    min_rating: Columns.lowest = None,
+    rating: Columns.rating = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Yesterday's run: its model is taken on with its settings, new users and items are added, and nothing"
+            " is chosen anew.",
+        ),
+    ] = None,
+    final: Annotated[
+        bool,
+        typer.Option(
+            "--final",
+            help="Then learn once more from everything, what was held out included, with the settings and the ρ chosen:"
+            " RUN/final, which `divmf recommend` takes.",
+        ),
+    ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Also say where the time went, phase by phase.")] = False,
     *,
     settings: dict[str, Any],
@@ -52,7 +74,11 @@ def train(
 
       divmf train events.csv -o run --k-core 5 --k 10
 
+      divmf train ratings.csv -o run --min-rating 4 --by-time 20%   (tested on the latest fifth of all that was liked)
+
       divmf train events.csv -o run --model ease            (one kind of model, its settings chosen on validation)
+
+      divmf train events.csv -o run --rules rules.toml --catalog items.parquet      (lists that keep a shop's rules)
 
       torchrun --nproc-per-node 4 -m divmf train events.parquet -o run --model softmax   (each has a share of the users)
     """
@@ -63,21 +89,35 @@ def train(
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
     check_of_method(config)
+    if final and (config.by_epochs or comm.size() > 1):
+        raise ValueError(
+            "--final goes with a model that one process chooses: auto, ease, ials, or softmax without its epochs"
+        )
     if config.device == "cuda":
         device_of(config.device)  # refused before anything is read, if it is not there
     if split_column is not None and k_core:
         raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
-    if split_column is not None and hold_out:
-        raise ValueError("--hold-out and --split-column do not go together: a given split is taken as it is")
-    if split_column is not None and (user or item or time or query):
-        raise ValueError("--split-column takes files with the usual names of columns; leave --user, --item, --time out")
-    columns = Columns(user, item, time, query, split_column, held_share(hold_out))
+    if split_column is not None and (hold_out or by_time):
+        flag = "--hold-out" if hold_out else "--by-time"
+        raise ValueError(f"{flag} and --split-column do not go together: a given split is taken as it is")
+    if hold_out and by_time:
+        raise ValueError("--hold-out draws at random, --by-time takes the latest; choose one of them")
+    if split_column is not None and (user or item or time or query or rating or min_rating is not None):
+        raise ValueError(
+            "--split-column takes files with the usual names of columns; leave --user, --item, --time, --min-rating out"
+        )
+    before = None if earlier is None else earlier_run(earlier, config)
+    columns = Columns(user, item, time, query, split_column, held_share(hold_out), min_rating, rating, by_time)
     split = load_split(out, data, k_core, config.seed, columns, clock)
-    run = train_run(out, output, split, config, masked(data), clock)
+    run = train_run(out, output, split, config, masked(data), clock, before, read_rules(rules, catalog))
     theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
+    if final:
+        with clock.phase("once more on everything"), out.progress("once more, on everything", None):
+            make_final(run, split, picked)
     base = run.curve.base
     say_choice(out, run)
+    ruled = say_rules(out, run, split, picked)
     out.table(
         f"{output}: before and after, on the test items (k = {config.k}); coverage at most"
         f" {coverage_ceiling(int(comm.total(split.n_users)) * config.k, split.n_items):.4f}",
@@ -102,8 +142,31 @@ def train(
             "model": run.choice,
             "tuned": run.tuned,
         }
+        | ruled
         | ({"profile": where} if profile else {})
     )
+
+
+def say_rules(out: Out, run: Any, split: Any, picked: Any) -> dict[str, Any]:
+    """What the rules of a run ask for, what the lists of the picked point give, and what the rules cost."""
+    bound = run.rules
+    if bound is None:
+        return {}
+    from divmf.models.weights import Rows
+
+    chosen = run.chosen(picked, Rows.of(split.n_users))
+    curve = run.curve
+    cost = {"without": curve.without_rules.test["ndcg"], "with": curve.base.test["ndcg"]}
+    return {"rules": say_given(out, bound, chosen.lists["all"], cost)}
+
+
+def make_final(run: Any, split: Any, picked: Any) -> None:
+    """RUN/final: the picked point, learnt once more from everything; made again only where another point is picked."""
+    from divmf.estimator import final_of, load
+
+    folder = run.folder / "final"
+    if not (folder / "model.json").exists() or load(folder).point != picked:
+        final_of(run, split, picked).save(folder)
 
 
 def base_name(run: Any) -> str:
@@ -156,22 +219,38 @@ def choose(run: Any, split: Any, rule: str | None = None, clock: Clock | None = 
     return run.pick(rule, **criterion)
 
 
-def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None) -> Any:
+def earlier_run(folder: Path, config: TrainConfig) -> Any:
+    """Yesterday's run, if its model can be taken on with these settings."""
+    from divmf.train.choosing import check_taken_on
+    from divmf.train.runs import Run
+
+    run = Run.open(folder)
+    check_taken_on(run, config, "--from takes", ("--model", "--dim", "--budget"))
+    return run
+
+
+def train_run(
+    out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None,
+    earlier: Any = None, rules: Any = None,
+) -> Any:  # fmt: skip
     """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
     clock = clock or Clock()
     with clock.phase("loading libraries"):
         from divmf.train.fitting import check_fits, fit
+        from divmf.train.ruling import bound_to
         from divmf.train.runs import Run
 
     with naming(source):
         check_fits(split, config)
     with clock.phase("writing"):
-        run = Run.start(output, split, config, source)
+        bound = None if rules is None else bound_to(rules, split, config)
+        model = None if earlier is None else earlier.scorer()
+        run = Run.start(output, split, config, source, model, bound)
     if done := len(run.curve):
         out.note(f"{output}: going on after {done} epochs")
     try:
         with out.progress("model", None) as bar:
-            for point in fit(run, split, config, clock=clock, progress=bar.tell):
+            for point in fit(run, split, config, clock=clock, progress=bar.tell, earlier=earlier):
                 of = None if point.phase == "accuracy" or point.knob else config.diversity_epochs
                 first = {"loss": point.loss or 0.0} if point.knob is None else {"ρ": point.knob}
                 bar.update(point.phase, point.epoch, of, first | {

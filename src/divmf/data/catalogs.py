@@ -29,6 +29,11 @@ def movielens_items(data: bytes) -> pl.DataFrame:
     return pl.DataFrame(rows, kinds, orient="row")
 
 
+def ids_of(catalog: pl.DataFrame) -> pl.Series:
+    """The ids of a catalog's items, row by row."""
+    return as_ids(catalog[find_column(catalog, "item")], "item_id")
+
+
 def of_items(catalog: Any, item_ids: pl.Series) -> pl.DataFrame:
     """The rows of a catalog for these items, in their order; one that it lacks, or has twice, is an error."""
     table = to_polars(catalog)

@@ -28,6 +28,7 @@ from divmf.data.tables import (
     inflated,
     movielens_dat,
     movielens_tab,
+    no_panic,
     unpack,
     yelp_reviews,
 )
@@ -176,10 +177,13 @@ def read_raw(path: Path, row: Dataset) -> Interactions:
                 data: bytes | Path = inflated(member, path.stat().st_size)
         else:
             data = unpack(path, path.suffix[1:]) if path.suffix in (".gz", ".bz2") else path
-        return Interactions.from_frame(row.parse(data))
+        with no_panic():
+            return Interactions.from_frame(row.parse(data))
     except (
         ValueError,
         KeyError,
+        NotImplementedError,  # of an archive
+        RuntimeError,  # of an archive with a password
         OSError,
         EOFError,
         zlib.error,

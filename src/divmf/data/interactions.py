@@ -274,6 +274,17 @@ class Interactions:
 
         return rolling(self, folds, test, valid)
 
+    def item_numbers(self, item_ids: Sequence[Any] | pl.Series) -> Array:
+        """The numbers of these items; an unknown one is an error that names it."""
+        if isinstance(item_ids, str | bytes | int):
+            raise ValueError(f"items={item_ids!r} is one id; give a list of them, [{item_ids!r}]")
+        given = as_ids(pl.Series("item_id", item_ids), "item_id")
+        numbers = numbers_of(given, self.item_ids)
+        if (numbers < 0).any():
+            unknown = given.filter(pl.Series(numbers < 0))
+            raise ValueError(f"item {unknown[0]!r} is not in the catalogue; {len(unknown):,} of {len(given):,} are not")
+        return numbers
+
     def user_numbers(self, user_ids: Sequence[Any] | pl.Series) -> Array:
         """The row numbers of these users; an unknown one is an error that names it."""
         if isinstance(user_ids, str | bytes | int):

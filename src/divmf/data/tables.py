@@ -7,6 +7,8 @@ import logging
 import os
 import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, Literal, overload
 
@@ -67,6 +69,17 @@ def mixed_column(frame: Any) -> str:
         except (TypeError, ValueError, pl.exceptions.PolarsError):
             return f"column {name!r}"
     return f"the {type(frame).__name__}"
+
+
+@contextmanager
+def no_panic() -> Iterator[None]:
+    """What panics inside polars, on a file that somebody has made so, as an error of polars."""
+    try:
+        yield
+    except BaseException as error:  # a panic is no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        raise pl.exceptions.ComputeError(first_line(error)) from error
 
 
 def first_line(error: BaseException) -> str:
@@ -143,18 +156,24 @@ def read_table(path: str | Path) -> pl.DataFrame:
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty; an interaction log needs a line of column names and at least one row")
     try:
-        if path.is_dir():
-            return pl.read_parquet(sorted(part for part in path.glob("*.parquet") if part.is_file()), glob=False)
-        data = unpack(path, packed) if packed else path
-        if kind == "parquet":
-            return pl.read_parquet(data, glob=False)
-        if kind == "json":
-            return read_json_lines(data)
-        return read_text(data, "\t" if kind == "tsv" else ",")
+        with no_panic():
+            return read_as(path, kind, packed)
     except pl.exceptions.NoDataError as error:
         raise ValueError(f"{path} is empty; an interaction log needs a line of column names and rows") from error
     except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} could not be read as {kind}: {first_line(error)}; {TO_CHECK[kind]}") from error
+
+
+def read_as(path: Path, kind: str, packed: str | None) -> pl.DataFrame:
+    """A file of a kind, or a folder of parquet parts."""
+    if path.is_dir():
+        return pl.read_parquet(sorted(part for part in path.glob("*.parquet") if part.is_file()), glob=False)
+    data = unpack(path, packed) if packed else path
+    if kind == "parquet":
+        return pl.read_parquet(data, glob=False)
+    if kind == "json":
+        return read_json_lines(data)
+    return read_text(data, "\t" if kind == "tsv" else ",")
 
 
 def read_catalog(path: str | Path) -> tuple[pl.Series, dict[Any, str]]:
@@ -248,7 +267,7 @@ def movielens_dat(data: bytes | Path) -> pl.DataFrame:
 def movielens_titles(data: bytes) -> pl.DataFrame:
     """`movies.dat` of MovieLens-1M and -10M: `movie::title::genres`, in ISO-8859-1; item_id, title."""
     fields = [line.split("::") for line in data.decode("latin-1").splitlines()]
-    rows = [(int(row[0]), row[1]) for row in fields if len(row) == 3 and row[0].isdigit()]
+    rows = [(int(row[0]), row[1]) for row in fields if len(row) == 3 and re.fullmatch("[0-9]{1,18}", row[0])]
     if not rows:
         raise ValueError("no line reads movie::title::genres, as in MovieLens' movies.dat; use a CSV with a header")
     return pl.DataFrame(rows, {"item_id": pl.Int64, "title": pl.String}, orient="row")
@@ -291,7 +310,8 @@ def yelp_reviews(data: bytes | Path) -> pl.DataFrame:
 def columns_at(data: bytes | Path, separator: str, places: dict[str, int]) -> pl.DataFrame:
     """Some columns, by their place from 0, of separated text without a header."""
     columns = list(places.values())
-    table = pl.read_csv(data, separator=separator, has_header=False, columns=columns, quote_char=None, glob=False)
+    with data.open("rb") if isinstance(data, Path) else nullcontext(data) as source:  # a name may look like a pattern
+        table = pl.read_csv(source, separator=separator, has_header=False, columns=columns, quote_char=None)
     table.columns = list(places)
     return table
 

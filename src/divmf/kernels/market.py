@@ -119,7 +119,7 @@ def _consider(columns: Columns, user: int, kind: int, exposed: Array, terms: Ter
 
 
 @njit(cache=True, nogil=True)
-def _best_list(size: int, slots: Array, desk: Desk, chosen: Array) -> Any:
+def best_list(size: int, slots: Array, desk: Desk, chosen: Array) -> Any:
     """The best list of the candidates on the desk, in order of value, −1 where there are too few; what it is worth.
 
     best[r] is the most that r slots can hold of the candidates so far: each is left out, or takes the slot r.
@@ -148,7 +148,7 @@ def _best_list(size: int, slots: Array, desk: Desk, chosen: Array) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _widest(columns: Columns, first: int, last: int) -> int:
+def widest(columns: Columns, first: int, last: int) -> int:
     """The most candidates that one of these users has."""
     width = 0
     for user in range(first, last):
@@ -163,14 +163,14 @@ def take_turns(columns: Columns, kind: int, first: int, last: int, terms: Terms,
     exposed (n_items,) and lists (n_users, k) are changed in place. A list as good as the best stays.
     """
     k = len(terms.slots)
-    desk, chosen, changed = desk_for(_widest(columns, first, last), k), np.empty(k, dtype=np.int64), 0
+    desk, chosen, changed = desk_for(widest(columns, first, last), k), np.empty(k, dtype=np.int64), 0
     for user in range(first, last):
         own = lists[user]
         for r in range(k):
             if own[r] >= 0:
                 exposed[own[r]] -= terms.exposure[r]
         size = _consider(columns, user, kind, exposed, terms, desk)
-        best = _best_list(size, terms.slots, desk, chosen)
+        best = best_list(size, terms.slots, desk, chosen)
         allowed, worth, earned = _list_now(columns, user, kind, terms, exposed, own)
         if not allowed or best > worth + earned + 1e-12 * abs(worth + earned):
             for r in range(k):
@@ -222,7 +222,7 @@ def answer_part(
     """
     k, total = len(terms.slots), 0.0
     flat = terms.exposure[0] == terms.exposure[k - 1]
-    desk, chosen = desk_for(_widest(columns, first, last), k), np.empty(k, dtype=np.int64)
+    desk, chosen = desk_for(widest(columns, first, last), k), np.empty(k, dtype=np.int64)
     for user in range(first, last):
         size, n_highest = 0, 0
         for at in range(columns.starts[user], columns.ends[user]):
@@ -239,7 +239,7 @@ def answer_part(
             for r in range(k):
                 desk.gains[size, r] = discount[item] * (terms.exposure[r] / ONE)
             size += 1
-        total += _best_list(size, terms.slots, desk, chosen)
+        total += best_list(size, terms.slots, desk, chosen)
         for r in range(k):
             if chosen[r] >= 0:
                 demand[desk.items[chosen[r]]] += terms.exposure[r]

@@ -13,6 +13,7 @@ from divmf.reports.methods import rerank_command
 from divmf.reports.reranked import examples, rerankers
 from divmf.reports.rows import shares_by_tenth
 from divmf.reports.section import Cell, Figure, Section, Table, Text, command_cell, percent, relative, signed
+from divmf.reports.slots import slots_table
 from divmf.reports.story import better, label
 from divmf.rerank import METHODS
 
@@ -156,7 +157,7 @@ def who_is_shown(found: Findings, charts: Mapping[str, Any]) -> Section:
                 f" line is an even share, 10%.{note}",
             ),
         ],
-        tables=[table],
+        tables=[table, slots_table({NOW: found.subject.shown}, found.subject.k)],
     )
 
 

@@ -34,19 +34,24 @@ OWN = {
 def method_table(names: Sequence[str]) -> Table:
     """What each method does, in a line, and where it is from."""
     rows: list[list[Cell]] = [
-        [name, in_short(name), OWN.get(name) or METHODS[name].citation] for name in names
+        [name, in_short(name), OWN.get(plain(name)) or METHODS[name].citation] for name in names
     ]  # fmt: skip
     return Table(["Method", "what it does", "from"], rows, left=(0, 1, 2), fold="What each method does")
 
 
 def in_short(name: str) -> str:
     """What a method does in plain words; a name that is no method of ours stands for itself."""
-    return IN_SHORT.get(name.partition(" (")[0], name)  # without the folder that tells runs of one method apart
+    return IN_SHORT.get(plain(name), name)
+
+
+def plain(name: str) -> str:
+    """The method's own name, without the folder that tells runs of one method apart."""
+    return name.partition(" (")[0]
 
 
 def knob_of(name: str, knob: float | None) -> str:
     """How a method is set, such as `a = 0.3`."""
-    return f"{METHODS[name].knob if name in METHODS and name != 'market' else 'ρ'} = {knob:.4g}"
+    return f"{METHODS[plain(name)].knob if plain(name) in METHODS and plain(name) != 'market' else 'ρ'} = {knob:.4g}"
 
 
 def rerank_command(lists: str, method: str, settings: Mapping[str, Any], more: str) -> str:

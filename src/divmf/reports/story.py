@@ -17,6 +17,7 @@ from divmf.reports.examples import example_tables
 from divmf.reports.matched import matched_tables
 from divmf.reports.methods import in_short
 from divmf.reports.section import Cell, Figure, Section, Table, Text, change, command_cell, percent, signed
+from divmf.reports.slots import slots_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,6 +246,7 @@ def before_and_after(story: Story) -> Section:
         rows = [[other, *(story.test[other][name] for name in names)] for other in others]
         header = ["Other methods, on test", *(label(name, story.k) for name in names)]
         tables.append(Table(header, rows, fold="Other methods"))
+    tables.append(slots_table({name: story.shown[name] for name in (before, after)}, story.k))
     return Section("All numbers", prose, tables=tables)
 
 

@@ -1,17 +1,18 @@
 """A run at one operating point, ready to answer one request after the other; it knows nothing of stores."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from divmf.engine.arrays import Array
 from divmf.kernels.ledger import supply_at, worth_at
-from divmf.market.ledger import STEP, Ledger, Terms
+from divmf.market.ledger import Ledger, Terms, usual_step
 from divmf.market.response import Page, best_response
+from divmf.models.scorer import Factors
 from divmf.ranking.curve import Curve, Point
 from divmf.serve.catalog import Catalog, Names
-from divmf.serve.people import Fitted, People, Taste, fitted_of
+from divmf.serve.people import People, Taste, fitted_of
 from divmf.train.runs import Run
 
 RECENT = 2048  # requests from which the discount of a new item is found
@@ -43,11 +44,11 @@ class Options:
     """How a run is served.
 
     horizon   requests over which exposure is shared out; as many as the run has users, if not given
-    step      η of the ledger, in units of ρ
+    step      η of the ledger, in units of ρ; by the showings of an even share, if not given
     """
 
     horizon: int | None = None
-    step: float = STEP
+    step: float | None = None
     catalog: str | Path | None = None
 
 
@@ -60,19 +61,14 @@ class Engine:
         self.curve: Curve = self.run.curve
         self.point = self.run.picked if point is None else point
         market = self.config.method == "market"
-        fitted = fitted_of(self.run, self.split) if market else self._trained()
+        trained = None if market else Factors.of(self.run.model(self.point))  # the paper's method has no discounts
+        fitted = fitted_of(self.run, self.split, trained)
         self.people = People(fitted, self.split, self.config.stake if market else 0.0)
         self.users, items = Names(self.split.user_ids), Names(self.split.item_ids)
         self.n_trained = len(items)
         self.catalog = Catalog.read(items, options.catalog)
         self.ledger = Ledger(self.terms(self.point), self.discount_of(self.point))
         self.recent: list[tuple[Taste, float]] = []
-
-    def _trained(self) -> Fitted:
-        """The weights of a point of the paper's method, which has no discounts."""
-        from divmf.models.scorer import Factors
-
-        return Fitted(Factors.of(self.run.model(self.point)), "bpr", {"l2": max(self.config.decay, 1e-4)})
 
     @property
     def items(self) -> Names:
@@ -97,10 +93,11 @@ class Engine:
         """What the ledger is kept by at a point of the curve."""
         rho = (point.knob or 0.0) if self.config.method == "market" else 0.0
         config = self.config
-        return Terms(
+        made = Terms(
             rho, config.k, self.options.horizon or self.split.n_users, config.delta, config.level, config.steepness,
-            config.exposure, self.options.step,
+            config.exposure,
         )  # fmt: skip
+        return replace(made, step=self.options.step or usual_step(made.even_level(self.n_trained)))
 
     def discount_of(self, point: Point) -> Array:
         """The discounts of the run at a point, for all items; new ones have the median.  (n_items,) float64"""

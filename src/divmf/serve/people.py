@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from divmf.market.stakes import PRIOR, stake_of
 from divmf.models.fold_in import fold_in
 from divmf.models.items import with_items
 from divmf.models.scorer import Factors, ItemItem, Scorer
+from divmf.train.people import Learnt, settings_by_epochs
 from divmf.train.runs import Run
 
 REMEMBERED = 20_000  # people folded in whose vectors are kept
@@ -42,18 +44,17 @@ NOTHING = np.zeros(0, dtype=np.int64)
 NO_VECTOR = np.zeros(0, dtype=np.float32)
 
 
-def fitted_of(run: Run, split: Split) -> Fitted:
-    """The model of a run, with what is needed to fold people in."""
-    scorer, config = run.scorer(), run.config
+def fitted_of(run: Run, split: Split, scorer: Scorer | None = None) -> Fitted:
+    """The model of a run, with what is needed to fold people in; of vectors trained elsewhere, as if by BPR.
+
+    scorer: the model of another point than the base
+    """
+    scorer, learnt = scorer or run.scorer(), Learnt.of(run, split)
     if isinstance(scorer, ItemItem):
-        return Fitted(scorer, "ease", {})
-    if run.choice is not None:
-        return Fitted(scorer, run.choice["model"], dict(run.choice["settings"]))
-    if config.model == "softmax":
-        l2 = float(run.tuned.get("l2", config.l2 or 0.0))
-        pairs = len(split.train) / max(split.n_users, 1)
-        return Fitted(scorer, "softmax", {"l2": l2, "pairs": pairs, "l2_power": config.l2_power})
-    return Fitted(scorer, "bpr", {"l2": max(config.decay, 1e-4)})
+        return Fitted(scorer, "ease", learnt.settings)
+    if learnt.name is None:
+        return Fitted(scorer, "bpr", settings_by_epochs(replace(run.config, model="bpr"), split, {}))
+    return Fitted(scorer, learnt.name, learnt.settings)
 
 
 class People:

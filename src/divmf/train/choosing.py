@@ -1,13 +1,20 @@
 """The model of a run that is not trained by epochs: chosen on validation, and written down with all that was tried."""
 
+import time
 from collections.abc import Callable
 
+import numpy as np
+
+from divmf.data.ids import numbers_of
 from divmf.data.split import Split
 from divmf.engine import comm
-from divmf.models.auto import Chosen, choose, openings, usual_budget
+from divmf.engine.arrays import Array
+from divmf.models.accuracy import valid_ndcg
+from divmf.models.auto import Chosen, choose, openings, refit, usual_budget
 from divmf.models.config import TrainConfig
-from divmf.models.scorer import Scorer
-from divmf.models.searches import ARMS, Bench
+from divmf.models.ials import SPREAD
+from divmf.models.scorer import Factors, Scorer
+from divmf.models.searches import ARMS, Bench, Trial
 from divmf.models.weights import Rows
 from divmf.train.runs import Run
 from divmf.train.schema import Choice, TrialRow
@@ -41,14 +48,21 @@ def kinds_of(config: TrainConfig) -> list[str]:
     return list(ARMS) if config.model == "auto" else [config.model]
 
 
-def model_of(run: Run, split: Split, config: TrainConfig, progress: Progress | None = None) -> Scorer:
+def model_of(
+    run: Run, split: Split, config: TrainConfig, progress: Progress | None = None, earlier: Run | None = None
+) -> Scorer:
     """The scorer that the market begins from: chosen now, or before the run was stopped.
 
+    earlier: a run whose model is taken on, with its settings, in the place of a choice
     Its numbers are written before what was tried, so that a run stopped in between begins again with the same trials.
     """
     if run.models_file.exists():
         return run.scorer(Rows.of(split.n_users))
     told = told_to(progress)
+    if earlier is not None:
+        found = taken_on(earlier, split, config)
+        run.record_model(found.scorer, choice_of(found))
+        return found.scorer
     found = choose(split, config.k, config.budget, kinds_of(config), config.seed, told, config.dim, config.l2)
     run.record_model(found.scorer, choice_of(found))
     return found.scorer
@@ -77,3 +91,59 @@ def ahead_of_others(choice: Choice) -> float | None:
         best[trial["model"]] = max(trial["valid_ndcg"], best.get(trial["model"], 0.0))
     others = [value for name, value in best.items() if name != choice["model"]]
     return best[choice["model"]] / max(others) - 1 if others and max(others) > 0 else None
+
+
+def check_chosen(run: Run) -> None:
+    """Refuse a run whose settings cannot be used once more."""
+    if run.choice is None:
+        raise ValueError(
+            f"{run.folder}: its model was trained by epochs until validation converged, and nothing is left to say"
+            " when; --final and --from go with a model that is chosen: auto, ease, ials or softmax"
+        )
+
+
+def check_taken_on(earlier: Run, config: TrainConfig, taken: str, names: tuple[str, str, str]) -> None:
+    """Refuse an earlier run whose model cannot be taken on, and settings that it has already.
+
+    taken: what takes it on, and names: what the settings of a model are called there
+    """
+    check_chosen(earlier)
+    if config.model != "auto" or config.dim is not None or config.budget is not None:
+        raise ValueError(
+            f"{taken} the model and its settings from the run; leave {names[0]}, {names[1]} and {names[2]} out"
+        )
+
+
+def taken_on(earlier: Run, split: Split, config: TrainConfig) -> Chosen:
+    """The model of an earlier run, with its settings, a few steps on from its vectors on what is known now."""
+    check_chosen(earlier)
+    choice, began = earlier.choice, time.perf_counter()
+    assert choice is not None
+    settings = dict(choice["settings"])
+    if "pairs" in settings:
+        settings["pairs"] = len(split.train) / split.n_users
+    scorer = refit(choice["model"], settings, split.train, config.seed, aligned(earlier, split, config.seed))
+    ndcg = float(f"{valid_ndcg(scorer, split, config.k).mean():.12g}")
+    trial = Trial(choice["model"], settings, time.perf_counter() - began, ndcg)
+    return Chosen(scorer, choice["model"], settings, (trial,))
+
+
+def aligned(earlier: Run, split: Split, seed: int = 0) -> Scorer:
+    """The model of an earlier run for the users and items of now; new ones have small random vectors.
+
+    EASE has no vectors to begin from; it is what it was.
+    """
+    scorer, before = earlier.scorer(), earlier.split
+    if not isinstance(scorer, Factors):
+        return scorer
+    rng, dim = np.random.default_rng(seed), scorer.users.shape[1]
+
+    def table(known: Array, numbers: Array) -> Array:
+        made = rng.normal(0, SPREAD / dim**0.5, (len(numbers), dim)).astype(np.float32)
+        made[numbers >= 0] = known[numbers[numbers >= 0]]
+        return made
+
+    users = table(scorer.users, numbers_of(split.user_ids, before.user_ids))
+    items = numbers_of(split.item_ids, before.item_ids)
+    bias = np.where(items >= 0, scorer.bias[np.maximum(items, 0)], np.float32(0))
+    return Factors.from_arrays(users, table(scorer.items_t.T, items), bias)

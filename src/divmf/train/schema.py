@@ -23,6 +23,7 @@ def complete(measures: dict[str, float]) -> dict[str, float]:
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Measured = Annotated[dict[str, Finite], AfterValidator(complete)]
 Number = Finite | Literal["inf", "-inf", "nan"]  # JSON knows no infinity
+Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]+$", max_length=64)]
 Count = Annotated[int, Field(ge=0, le=1 << 31)]
 
 
@@ -45,7 +46,7 @@ class DataFacts(TypedDict):
     """Which data a run was made with."""
 
     source: str
-    fingerprint: str
+    fingerprint: Fingerprint
     users: Annotated[int, Field(ge=1)]
     items: Annotated[int, Field(ge=1)]
 
@@ -60,12 +61,26 @@ class ConfigFile(TypedDict):
 
 
 @with_config(KEPT)
+class LearntRow(TypedDict):
+    """How the model of a saved point was fitted, and how its market counts."""
+
+    name: str | None
+    settings: dict[str, Finite]
+    exposure: Literal["count", "attention"]
+    stake: Annotated[float, Field(ge=0, le=1)]
+    delta: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    level: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    steepness: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@with_config(KEPT)
 class ModelFile(TypedDict):
     """model.json of a saved model."""
 
     k: Annotated[int, Field(ge=1)]
     point: PointRow
-    fingerprint: str
+    fingerprint: Fingerprint
+    learnt: LearntRow
 
 
 @with_config(KEPT)

@@ -1,0 +1,103 @@
+"""divmf serve."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from divmf.cli.app import app
+from divmf.cli.console import Out
+from divmf.cli.options import command
+
+
+@command(app, "serve")
+def serve(
+    out: Out,
+    run: Annotated[Path, typer.Argument(help="A run folder with a picked point.")],
+    host: Annotated[str | None, typer.Option(help="Address to listen on; others than loopback need a token.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on [default: 8000]; 0: any free one.")] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(help="What clients must send as `Authorization: Bearer …`; better set DIVMF_SERVE_TOKEN."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Where showings are kept: sqlite:///FILE (beside the run, if not given),"
+                          " postgresql://HOST/DATABASE or redis://HOST:PORT/0 for several hosts."),
+    ] = None,
+    catalog: Annotated[Path | None, typer.Option(help="Titles and attributes of items: item_id, title, …")] = None,
+    group: Annotated[str | None, typer.Option(help="Attribute whose values are watched too, such as seller.")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Requests over which exposure is shared out; the number of users if not given.")
+    ] = None,
+    step: Annotated[float | None, typer.Option(help="How fast discounts move, in units of ρ.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that answer [default: 1].")] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Requests a second that one client may send [default: 1000]; 0: any number.")
+    ] = None,
+    origins: Annotated[
+        str | None, typer.Option(help="Web origins that may call from a browser (CORS), comma separated.")
+    ] = None,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
+) -> None:  # fmt: skip
+    """Serve a run: an HTTP API with an exposure ledger, and the studio page, a browser's view of it.
+
+    Every page that is answered counts as shown and is kept before it is answered. Every option may stand in the
+    environment, as DIVMF_SERVE_TOKEN or DIVMF_SERVE_STORE. Stop it with Ctrl-C or SIGTERM: what was begun is finished.
+
+    Examples:
+
+      divmf serve run --catalog items.parquet
+
+      curl -X POST localhost:8000/recommend -H 'content-type: application/json' -d '{"user": "u1", "k": 10}'
+
+      DIVMF_SERVE_TOKEN=… divmf serve run --host 0.0.0.0 --store postgresql://divmf@db/live --workers 4
+    """
+    given: dict[str, Any] = {
+        "run": run, "host": host, "port": port, "token": token, "store": store, "catalog": catalog, "group": group,
+        "horizon": horizon, "step": step, "workers": workers, "rate": rate, "origins": origins,
+    }  # fmt: skip
+    try:
+        import fastapi  # noqa: F401
+        import pydantic_settings  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ImportError(f"divmf serve needs {error.name}: pip install 'divmf[serve]'") from error
+    from divmf.serve.settings import ServeSettings
+
+    settings = ServeSettings(**{name: value for name, value in given.items() if value is not None})
+    run_server(out, settings, access_log)
+
+
+def run_server(out: Out, settings: Any, access_log: bool) -> None:
+    """Open everything, say where it is, and answer until told to stop."""
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    from divmf.engine.masking import masked
+    from divmf.serve.http import create_app, open_live
+    from divmf.serve.listen import environment_of, listening
+
+    sock = listening(settings.host, settings.port)
+    live = open_live(settings)  # before anything is answered: what is wrong is said here, in one line
+    address = f"http://{settings.host if ':' not in settings.host else f'[{settings.host}]'}:{sock.getsockname()[1]}/"
+    kept = masked(settings.store or f"sqlite:///{settings.run}.live.sqlite")
+    out.note(
+        f"{settings.run}: {len(live.engine.users):,} users, {len(live.engine.items):,} items, {live.engine.point.name},"
+        f" {live.engine.ledger.requests:,} requests so far in {kept}"
+    )
+    out.note(f"studio and API: {address}" + ("" if settings.token is None else " (with the token)"))
+    options: dict[str, Any] = {
+        "log_level": "debug" if out.debug else "warning", "access_log": access_log or out.debug, "server_header": False,
+        "date_header": False, "timeout_graceful_shutdown": 10, "timeout_keep_alive": 30, "lifespan": "on",
+    }  # fmt: skip
+    if settings.workers == 1:
+        uvicorn.Server(uvicorn.Config(create_app(live, settings), **options)).run(sockets=[sock])
+    else:
+        live.close()
+        os.environ.update(environment_of(settings))
+        config = uvicorn.Config(
+            "divmf.serve.http:app_from_environment", factory=True, workers=settings.workers, **options
+        )
+        Multiprocess(config, sockets=[sock]).run()

@@ -1,0 +1,74 @@
+"""A service that is killed at any moment: all that was acknowledged is kept, no capacity is exceeded."""
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs FastAPI (pip install 'divmf[serve]')")
+
+from served import Load, Service, free_port
+
+from divmf.serve.stores import open_store
+
+
+def killed(run: Path, url: str, kills: int, seed: int, services: int = 1, workers: int = 1) -> None:
+    """Kill services under load, again and again; then look into the store."""
+    rng, ports = random.Random(seed), [free_port() for _ in range(services)]
+    options = ["--store", url, *(["--workers", str(workers)] if workers > 1 else [])]
+    store = open_store(url)
+    shown: list[list[str]] = []
+    events: list[tuple[str, str]] = []
+    capacity = 25 * kills
+    for turn in range(kills):
+        running = [Service(run, port, *options) for port in ports]
+        assert max(each.seconds for each in running) < 30
+        if not turn:
+            seats = [
+                slot["item"]
+                for slot in running[0].ask("POST", "/recommend", {"accuracy": 1.0, "dry_run": True})[1]["items"]
+            ]
+            told = {"items": [{"item": item, "capacity": capacity} for item in seats[:2]]}
+            assert running[0].ask("POST", "/items", told)[0] == 200
+        loads = [Load(each) for each in running]
+        time.sleep(rng.uniform(0.2, 0.8))
+        for each in running:
+            each.kill()
+        for load in loads:
+            load.end()
+            assert load.odd == []
+            shown += load.shown
+            events += load.events
+    counts = store.counts()
+    acknowledged = Counter(item for page in shown for item in page)
+    assert len(shown) > 5 * kills
+    assert all(counts[item] >= count for item, count in acknowledged.items())
+    assert all(counts.get(item, 0) <= capacity for item in seats[:2])
+    kept = {(event.person, event.item) for _, event in store.events(0)}
+    assert set(events) <= kept
+    rows = Counter(item for _, row in store.showings(0, 1_000_000) for item in row.items)
+    assert rows == Counter({item: count for item, count in counts.items() if count})
+    last = Service(run, ports[0], *options)
+    assert last.ask("GET", "/health")[1]["requests"] == len(store.showings(0, 1_000_000))
+    assert store.snapshot() is None or workers > 1 or kills > 1
+    assert "Traceback" not in last.stop()
+    kept_whole = store.snapshot()  # as one should end
+    assert kept_whole is not None
+    assert kept_whole.showing == store.showings(0, 1_000_000)[-1][0]
+    store.close()
+
+
+def test_what_was_acknowledged_survives_kills(run_folder: Path, store_url: str) -> None:
+    killed(run_folder, store_url, kills=1, seed=0)
+
+
+@pytest.mark.slow
+def test_thirty_kills_lose_nothing(run_folder: Path, tmp_path: Path) -> None:
+    killed(run_folder, f"sqlite:///{tmp_path}/live.sqlite", kills=30, seed=1)
+
+
+@pytest.mark.slow
+def test_two_hosts_of_two_workers_on_postgresql_lose_nothing(run_folder: Path, new_database: str) -> None:
+    killed(run_folder, new_database, kills=10, seed=2, services=2, workers=2)
