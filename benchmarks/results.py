@@ -103,13 +103,14 @@ def summary(folder: Path) -> str:
     cells = list(standings(folder))
     counts = Counter(cell.standing for cell in cells)
     seeds = max(len(seeds_of(*key[:2], folder, key[2])) for key in tables(folder))
-    datasets, bases, ks = (list(dict.fromkeys(map(str, column))) for column in list(zip(*tables(folder), strict=True)))
+    of_k = {k: dict.fromkeys(DATASETS[name][0] for name, _, there in tables(folder) if there == k) for k in KS}
+    sets = "; ".join(f"k = {k}: {', '.join(names)}" for k, names in of_k.items() if names)
+    bases = ", ".join(dict.fromkeys(base for _, base, _ in tables(folder)))
     return (
-        f"Of {len(cells)} cells ({', '.join(DATASETS[name][0] for name in datasets)}; models {', '.join(bases)};"
-        f" k = {' and '.join(ks)}; {seeds} seed{'s' if seeds > 1 else ''}; three metrics; losses of 5, 10, 20"
-        f" and 40%), the market is clearly best on the same model in {counts['best']}, not distinguishable"
-        f" from the best in {counts['tied']} and behind in {counts['behind']}; not every combination is made, and"
-        " the page says which."
+        f"Of {len(cells)} cells ({sets}; models {bases}; {seeds} seed{'s' if seeds > 1 else ''}; three metrics; losses of"
+        f" 5, 10, 20 and 40%), the market is clearly best on the same model in {counts['best']}, not distinguishable"
+        f" from the best in {counts['tied']} and behind in {counts['behind']}; not every model and method is made on"
+        " every dataset, and the page says which."
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.frontier import STRONG, Place, Points
-from benchmarks.levels import best, to_draw
+from benchmarks.levels import beaten, best, to_draw
 from benchmarks.matched import (
     LOSSES,
     METRICS,
@@ -98,6 +98,9 @@ def test_the_best_pair_is_named_with_how_many_have_the_same() -> None:
     assert best(values, 2) == "0.500: market on ease"
     assert best({}, 2) == "–"
     assert to_draw({1.0: values}) == [("ease", "market"), ("ials", "fairrec")]
+    (said,) = beaten({1.0: values}, 0.4)  # a coverage that is the same counts for neither
+    assert said.startswith("The market is not the best in entropy at 0.4000 (6.0000 against 6.5000), by")
+    assert beaten({1.0: {("ease", "market"): values["ease", "market"]}}, 0.4) == []
 
 
 def test_a_model_of_another_library_in_a_few_numbers_by_hand() -> None:
@@ -118,7 +121,7 @@ def test_what_is_made_is_said_and_counted(tmp_path: Path) -> None:
     assert len(found) == len(LOSSES) * len(METRICS)
     assert {cell.standing for cell in found} == {"best"}
     text = summary(tmp_path)
-    assert text.startswith("Of 12 cells (MovieLens-1M; models ease; k = 5; 1 seed; ")
+    assert text.startswith("Of 12 cells (k = 5: MovieLens-1M; models ease; 1 seed; ")
     assert "in 12, not distinguishable from the best in 0 and behind in 0" in text
     assert behind(found).startswith("The market is behind no rival")
     assert "| MovieLens-1M | ease | 5 | 5% | gini | 0.8000 | fairrec 0.7000 |" in behind(
