@@ -24,6 +24,18 @@ fuzz: $(VENV)/.fuzz
 	for reader in log.csv log.jsonl lists.csv run/epochs.jsonl model/model.safetensors; do \
 	  $(BIN)/python tests/fuzz/guided.py $$reader --seconds 60 || exit 1; done
 
+# small changes of the code that its tests must notice, drawn from a seed, for a quarter of an hour
+mutants: $(VENV)/.dev
+	$(BIN)/python tests/mutants/mutants.py --seed 0 --seconds 900
+
+# known weaknesses of what constraints.txt pins, as far as the database of them can be reached
+audit-deps: $(VENV)/.audit
+	@$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --progress-spinner off > $(VENV)/audit.txt 2>&1; \
+	code=$$?; cat $(VENV)/audit.txt; pinned=$$(grep -c == constraints.txt); \
+	unknown=$$(grep -c "could not be audited" $(VENV)/audit.txt); \
+	if grep -qE "ConnectionError|Max retries|HTTPError" $(VENV)/audit.txt || [ $$unknown -ge $$((pinned - 1)) ]; then \
+	  echo "audit-deps: the database could not be reached; nothing was audited"; else exit $$code; fi
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,7 +63,8 @@ $(VENV)/.dev: EXTRAS = [dev]
 $(VENV)/.bench: EXTRAS = [bench]
 $(VENV)/.docs: EXTRAS = [docs]
 $(VENV)/.fuzz: EXTRAS = [fuzz]
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.fuzz: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.audit: EXTRAS = [audit]
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.fuzz $(VENV)/.audit: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing divmf$(EXTRAS) into $(VENV) (once; a minute or two)"
 	$(INSTALL) -e '.$(EXTRAS)'
 	@touch $@

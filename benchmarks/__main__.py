@@ -20,6 +20,9 @@ BENCHMARKS = {
     "rerankers": "rerankers",
     "models": "models",
     "solvers": "solvers",
+    "strangers": "strangers",
+    "rules": "rules",
+    "serve": "serve",
     "big": "big",
 }
 LONG = ("big",)  # only if named

@@ -3,7 +3,6 @@
 import ast
 import subprocess
 import sys
-import time
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -86,11 +85,9 @@ def test_importing_divmf_is_silent_and_loads_neither_torch_nor_charts() -> None:
     code = (
         "import sys, divmf; print([m for m in ('torch', 'numba', 'polars', 'altair', 'fastapi') if m in sys.modules])"
     )
-    began = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert done.stderr == ""
-    assert time.perf_counter() - began < 2
 
 
 def test_every_public_name_can_be_reached() -> None:

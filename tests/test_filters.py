@@ -45,8 +45,8 @@ def test_a_list_holds_k_allowed_items_wherever_k_are_left(
     chosen: divmf.Recommender, split: divmf.Split, seed: int, n_out: int, k: int
 ) -> None:
     out = np.random.default_rng(seed).choice(split.item_ids.to_numpy(), n_out, replace=False).tolist()
-    lists = chosen.lists(k=k, seen="train+valid", exclude=out)
-    shown = chosen.lists(k=k, seen="train+valid", items=[item for item in split.item_ids if item not in set(out)])
+    lists = chosen.lists(k=k, exclude=out)
+    shown = chosen.lists(k=k, items=[item for item in split.item_ids if item not in set(out)])
     assert np.array_equal(lists.items, shown.items)
     for user, row in enumerate(lists.items):
         named = [split.item_ids[int(item)] for item in row if item >= 0]

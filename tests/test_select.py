@@ -60,9 +60,11 @@ def test_continuous_scores_agree_with_torch_topk():
 def test_the_number_of_threads_does_not_change_top():
     scores = torch.randint(0, 30, (500, 400), generator=torch.Generator().manual_seed(0)).float()
     before = numba.get_num_threads()
+    if numba.config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("numba has one thread here: it would be compared with itself")
     results = []
     try:
-        for threads in (1, before):
+        for threads in (1, 2):
             numba.set_num_threads(threads)
             results.append(top(scores, 50))
     finally:

@@ -1,7 +1,7 @@
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -121,8 +121,7 @@ def test_hold_out_refuses_shares_that_leave_nothing_to_learn(valid, test):
 @given(EVENTS, st.booleans())
 def test_a_split_survives_its_frame(events, timed):
     split = from_events(events, timed).leave_one_out()
-    if not len(split.test):
-        return
+    assume(len(split.test))
     again = Split.from_frame(split.frame)
     for part in PARTS:
         assert pairs(getattr(again, part)) == pairs(getattr(split, part))

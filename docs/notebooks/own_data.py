@@ -35,4 +35,4 @@ for name in ("ndcg", "coverage", "gini"):
 assert after["coverage"] > before["coverage"]
 
 # %%
-chosen.recommend_frame(split.user_ids[:2], k=5, seen="all")
+chosen.recommend_frame(split.user_ids[:2], k=5)

@@ -16,7 +16,9 @@ model.fit(split)
 
 # %%
 base, last = model.curve.base, model.curve.points[-1]
-print(f"Gini {base.test['gini']:.3f} -> {last.test['gini']:.3f}, nDCG {base.test['ndcg']:.4f} -> {last.test['ndcg']:.4f}")
+print(
+    f"Gini {base.test['gini']:.3f} -> {last.test['gini']:.3f}, nDCG {base.test['ndcg']:.4f} -> {last.test['ndcg']:.4f}"
+)
 assert last.test["gini"] < base.test["gini"]
 
 # %%

@@ -30,7 +30,9 @@ from divmf.engine.arrays import Array
 from divmf.engine.clock import Clock
 from divmf.engine.files import put_folder, write_json
 from divmf.engine.progress import told
+from divmf.engine.versions import versions
 from divmf.market.chosen import Chosen
+from divmf.market.rules import Rules
 from divmf.models.accuracy import best_items, scores_of
 from divmf.models.config import STRICT, TrainConfig, check_of_method
 from divmf.models.items import similar_items
@@ -46,7 +48,8 @@ from divmf.train.final import final
 from divmf.train.fitting import fit, fit_scores, refine
 from divmf.train.new_items import grown
 from divmf.train.people import Learnt, lists_of
-from divmf.train.runs import Run, scorer_of, versions
+from divmf.train.ruling import bound_to
+from divmf.train.runs import Run, scorer_of
 from divmf.train.schema import MODEL, read_as
 
 log = logging.getLogger(__name__)
@@ -189,6 +192,8 @@ class Recommender:
         """
         if comm.size() > 1:
             raise ValueError(f"new items are for one process, and there are {comm.size()}; start one")
+        if self.learnt.ruled:
+            raise ValueError("the lists of this point keep rules, which do not know new items; train without rules=…")
         new, rho = NewItems.of(items, self.split), self.point.knob or 0.0
         scorer, split, chosen = grown(new, self.scoring, self.split, self.learnt, self.chosen, self.k, rho)
         model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS
@@ -249,44 +254,49 @@ class DivMF(TrainConfig):
         return self.curve._repr_html_() if hasattr(self, "run_") else escape(repr(self))
 
     def fit(
-        self, split: Split, run: str | Path | None = None, *, start: "str | Path | DivMF | None" = None,
-        progress: bool = False,
+        self, split: Split, run: str | Path | None = None, rules: Rules | None = None, *,
+        start: "str | Path | DivMF | None" = None, progress: bool = False,
     ) -> Self:  # fmt: skip
         """Train on a split.
 
         run: a folder that keeps every point, so that a stopped fit can go on; else a temporary one
+        rules: what the lists of every point keep; the curve then begins with the model's lists that keep them
         start: an earlier run, or a fitted DivMF, whose model is taken on: its kind and settings, its vectors for users
         and items that are still there, and a few steps
         progress: say on a terminal or in a notebook how it goes
         """
         if start is None:
-            return self._train(split, run, None, progress)
+            return self._train(split, run, None, rules, progress)
         before = start.run if isinstance(start, DivMF) else Run.open(start)
         check_taken_on(before, self, "start takes", ("model", "dim", "budget"))
-        return self._train(split, run, None, progress, before)
+        return self._train(split, run, None, rules, progress, before)
 
     def __post_init__(self) -> None:
         check_of_method(self)
 
     def _train(
-        self, split: Split, run: str | Path | None, start: MF | None, progress: bool = False, earlier: Run | None = None
-    ) -> Self:
+        self, split: Split, run: str | Path | None, start: MF | None, rules: Rules | None = None,
+        progress: bool = False, earlier: Run | None = None,
+    ) -> Self:  # fmt: skip
         if not isinstance(split, Split):
             raise ValueError(f"fit takes a Split, not {type(split).__name__}; make one with data.leave_one_out()")
-        opened, config = self._start(split, run, start if earlier is None else earlier.scorer())
+        opened, config = self._start(split, run, start if earlier is None else earlier.scorer(), rules)
         with told(progress) as tell:
             for point in fit(opened, split, config, start, progress=tell, earlier=earlier):
                 tell(f"{point.name}: validation nDCG {point.valid['ndcg']:.4f}, Gini {point.valid['gini']:.3f}")
         return self._fitted(opened, split)
 
-    def _start(self, split: Split, run: str | Path | None, start: MF | Scorer | None) -> tuple[Run, TrainConfig]:
+    def _start(
+        self, split: Split, run: str | Path | None, start: MF | Scorer | None, rules: Rules | None
+    ) -> tuple[Run, TrainConfig]:
         """The run folder, a temporary one if none is named, and the settings; start: what it begins from."""
+        bound = None if rules is None else bound_to(rules, split, self)
         if run is None:
             run = comm.shared(tempfile.mkdtemp(prefix="divmf-") if comm.first() else "")
             if comm.first():
                 weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
         config = TrainConfig(**self.get_params())
-        return Run.start(run, split, config, model=start), config
+        return Run.start(run, split, config, model=start, rules=bound), config
 
     def _fitted(self, run: Run, split: Split) -> Self:
         # a frozen dataclass of settings, so what fit learns is set beside them
@@ -448,6 +458,7 @@ def diversify(
     split: Split | None = None,
     item_bias: Any = None,
     run: str | Path | None = None,
+    rules: Rules | None = None,
     **settings: Any,
 ) -> DivMF:
     """The curve of a model trained elsewhere; users and items in the order of split.user_ids and split.item_ids.
@@ -455,10 +466,11 @@ def diversify(
     diversify(user_factors, item_factors, split)   vectors, a row each
     diversify(scorer, split)                       a `Scorer` (`divmf.models`), or a function from user numbers to their
                                                    scores over all items
+    rules: what the lists of every point keep (`divmf.Rules`)
     settings: those of `DivMF`, such as k, method, diversity_epochs.
     """
     if isinstance(item_factors, Split):
-        return diversify_scores(user_factors, item_factors, run, settings)
+        return diversify_scores(user_factors, item_factors, run, rules, settings)
     if split is None:
         raise ValueError("diversify takes user_factors, item_factors and a split, or a scorer and a split")
     users, items = (as_table(table) for table in (user_factors, item_factors))
@@ -483,7 +495,7 @@ def diversify(
     if fixed := {"dim", "accuracy_epochs", "schedule"} & set(settings):
         raise ValueError(f"{min(fixed)} is not a setting of diversify: the given factors are diversified as they are")
     model = DivMF(**(settings | {"dim": users.shape[1], "accuracy_epochs": 0}))
-    return model._train(split, run, MF(users, items, bias))
+    return model._train(split, run, MF(users, items, bias), rules)
 
 
 def as_table(values: Any) -> torch.Tensor:
@@ -491,11 +503,13 @@ def as_table(values: Any) -> torch.Tensor:
     return torch.tensor(np.ascontiguousarray(values, dtype=np.float32))
 
 
-def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings: dict[str, Any]) -> DivMF:
+def diversify_scores(
+    scorer: Any, split: Split, run: str | Path | None, rules: Rules | None, settings: dict[str, Any]
+) -> DivMF:
     """The market on the scores of any model."""
     if not hasattr(scorer, "scores"):
         if not callable(scorer):
-            raise ValueError(f"{scorer!r:.100} does not score; give a Scorer, or a function of user numbers")
+            raise ValueError(f"{type(scorer).__name__} does not score; give a Scorer, or a function of user numbers")
         scorer = Blocks(scorer, split.n_users, split.n_items)
     if (there := (scorer.n_users, scorer.n_items)) != (split.n_users, split.n_items):
         raise ValueError(
@@ -505,7 +519,7 @@ def diversify_scores(scorer: Any, split: Split, run: str | Path | None, settings
     model = DivMF(**(settings | {"accuracy_epochs": 0}))
     if model.method != "market":
         raise ValueError(f"method={model.method!r} needs vectors to train; a scorer goes with method='market'")
-    opened, config = model._start(split, run, scorer)
+    opened, config = model._start(split, run, scorer, rules)
     for _ in fit_scores(opened, split, config, scorer):
         pass
     object.__setattr__(model, "scorer_", scorer)

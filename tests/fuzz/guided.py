@@ -27,7 +27,7 @@ def main() -> None:
 
         from fuzz import silent
     folder = Path(tempfile.mkdtemp())
-    target = next(each for each in all_targets(folder / "fuzz") if each.name == asked.reader)
+    (target,) = all_targets(folder / "fuzz", [asked.reader])
     (folder / "corpus").mkdir()
     for number, example in enumerate(target.examples):
         (folder / "corpus" / str(number)).write_bytes(example)

@@ -9,7 +9,7 @@ import io
 import shutil
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,11 +184,14 @@ def of_runs(folder: Path) -> list[Target]:
     return found
 
 
-def all_targets(folder: Path) -> list[Target]:
-    """Everything that reads a file."""
+def all_targets(folder: Path, only: Sequence[str] = ()) -> list[Target]:
+    """Everything that reads a file, or some of it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    found = tables(folder) + of_runs(folder)
+    found = tables(folder)
+    if not only or any("/" in name for name in only):
+        found += of_runs(folder)
+    found = [target for target in found if not only or target.name in only]
     for target in found:
         target.path.write_bytes(target.examples[0])
     return found

@@ -127,3 +127,17 @@ def test_a_loss_of_ndcg_is_kept_and_no_more_is_replaced_than_allowed() -> None:
     assert not keeps(made.at(2 * found.rho + 1).items)
     with pytest.raises(ValueError, match="nothing of the users of these lists"):
         made.keeps(0.05, sparse.csr_array((300, 50), dtype=np.float32))
+
+
+@pytest.mark.parametrize("factor", [0.25, 4.0])
+def test_the_unit_of_the_scores_does_not_matter(factor: float) -> None:
+    # ρ counts in spreads of a user's scores
+    rng = np.random.default_rng(5)
+    items = np.tile(np.arange(12, dtype=np.int32), (8, 1))
+    scores = rng.random((8, 12)).astype(np.float32)
+    made = [
+        market(TopK.from_arrays(items, unit * scores, list(range(8)), list(range(12))), 3, rho=0.5)
+        for unit in (1, factor)
+    ]
+    assert made[0].items.tolist() == made[1].items.tolist()
+    assert made[0].items.tolist() != np.argsort(-scores, axis=1)[:, :3].tolist()

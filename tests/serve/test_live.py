@@ -366,4 +366,5 @@ def test_somebody_new_is_folded_in_as_for_lists_in_a_file(split, tmp_path: Path,
 
 def test_an_engine_knows_its_terms(run_folder: Path) -> None:
     engine = Engine(run_folder, Options(horizon=123))
-    assert engine.ledger.terms == Terms(engine.point.knob, 5, 123)  # type: ignore[arg-type]
+    level = 0.9 * 123 * 5 / 40
+    assert engine.ledger.terms == Terms(engine.point.knob, 5, 123, step=3 / level)  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ def main() -> None:
             doctor,
             lists,
             plan,
+            replay,
             reproduce,
             rerank,
             rerun,

@@ -58,7 +58,9 @@ def demo(
         ["", *SHOWN],
         [[name, *(point.test[metric] for metric in SHOWN)] for name, point in points.items()],
     )
-    out.say(f"\nreport: {report.resolve()}\nnext:   divmf train YOUR_EVENTS.csv -o run")
+    out.say(
+        f"\nreport: {report.resolve()}\nlive:   divmf serve {run.folder}\nnext:   divmf train YOUR_EVENTS.csv -o run"
+    )
     out.result(
         {"report": str(report), "run": str(run.folder), "base": curve.base.to_json(), "picked": picked.to_json()}
     )

@@ -8,7 +8,7 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
-from divmf.cli.filters import Filtered, wanted_items
+from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
 from divmf.cli.inputs import Columns, read_histories, read_users
 from divmf.cli.options import command
 from divmf.engine.files import naming
@@ -49,6 +49,7 @@ def recommend(
     items: Filtered.items = None,
     where: Filtered.where = None,
     catalog: Filtered.catalog = None,
+    rules: Filtered.rules = None,
 ) -> None:  # fmt: skip
     """Write the lists of the picked operating point: user_id, item_id, score, rank.
 
@@ -75,11 +76,16 @@ def recommend(
     if comm.size() > 1 and not as_parts:
         raise ValueError(f"{output} is one file, and there are {comm.size()} processes; name a folder, as lists/")
     (check_folder if as_parts else check_writable)(output)
-    protect(output, [users, histories, new_items, exclude, items, catalog], LISTS)
+    protect(output, [users, histories, new_items, exclude, items, catalog, rules], LISTS)
     if histories is not None and (users is not None or comm.size() > 1):
         raise ValueError("--histories is for people who were not in training, and for one process; leave --users out")
+    if new_items is not None and rules is not None:
+        raise ValueError(
+            "--new-items and --rules do not go together: rules do not know new items; leave one of them out"
+        )
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
-    if epoch is None and seen == "all" and (run / "final" / "model.json").exists():
+    asked = read_rules(rules, catalog)
+    if epoch is None and asked is None and seen == "all" and (run / "final" / "model.json").exists():
         last = load(run / "final")
         if last.point == chosen.point:
             chosen = last
@@ -90,13 +96,35 @@ def recommend(
         with naming(new_items):
             chosen = chosen.with_items(read_table(new_items))
     people = None if histories is None else read_histories(histories, chosen.split.item_ids)
+    about: dict[str, Any] = {}
+    if asked is not None:
+        with out.progress(f"the market with the rules of {rules}", None):
+            chosen, bound, ndcg = under_rules(run, chosen, asked, k)
+        kind = {"train": "valid", "train+valid": "test"}.get(seen, "all")
+        about = {"rules": say_given(out, bound, chosen.chosen.lists[kind], ndcg)}
     wanted = None if users is None else read_users(users, chosen.split.train)
     only = wanted_items(chosen.split.item_ids, items, where, catalog)
     lists = chosen.lists(wanted, k, histories=people, seen=seen, exclude=exclude, items=only)  # type: ignore[arg-type]
     (write_part if as_parts else write_table)(lists.frame, output)
     n_lists = int(comm.total(len(lists)))
     out.say(f"wrote {output}: {n_lists:,} lists of {lists.width} ({chosen.point.name})")
-    out.result({"output": str(output), "users": n_lists, "k": lists.width, "epoch": chosen.point.epoch})
+    out.result({"output": str(output), "users": n_lists, "k": lists.width, "epoch": chosen.point.epoch} | about)
+
+
+def under_rules(folder: Path, chosen: Any, rules: Any, k: int | None) -> tuple[Any, Any, dict[str, float]]:
+    """A point whose lists keep rules, the rules for its data, and nDCG without and with them."""
+    from dataclasses import replace
+
+    from divmf.train.ruling import lists_under
+    from divmf.train.runs import Run
+
+    if not (folder / "config.json").exists():
+        raise ValueError(f"{folder} is a saved model; lists that keep --rules are made from the run folder it is of")
+    run = Run.open(folder)
+    if k is not None and k != run.config.k:
+        raise ValueError(f"--k {k} and --rules do not go together: the run's lists are of {run.config.k}")
+    made, bound, ndcg = lists_under(run, chosen.split, chosen.point, rules)
+    return replace(chosen, chosen=made, scorer=chosen.scoring), bound, ndcg
 
 
 @command(app, "evaluate")

@@ -7,7 +7,7 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
-from divmf.cli.filters import Filtered, wanted_items
+from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
 from divmf.cli.inputs import Columns, positive_share
 from divmf.cli.options import command
 from divmf.engine.files import naming
@@ -57,6 +57,7 @@ def rerank(
     exclude: Filtered.exclude = None,
     items: Filtered.items = None,
     where: Filtered.where = None,
+    rules: Filtered.rules = None,
     show_methods: Annotated[
         bool, typer.Option("--list", help="The methods, their knobs and where they are from.")
     ] = False,
@@ -86,6 +87,8 @@ def rerank(
         raise ValueError(f"{first} {value} goes with --method market; {method} has --set and a knob of its own")
     if len(strengths) > 1:
         raise ValueError(f"{' and '.join(strengths)} both say how strong it is; give one of them")
+    if rules is not None and (use is not None or discounts is not None):
+        raise ValueError("--rules does not go with --discounts and --use: discounts alone do not keep rules")
     if (ndcg_drop is None) != (valid is None):
         raise ValueError("--ndcg-drop and --valid go together: the nDCG of lists is measured on what --valid holds")
     assert output is not None
@@ -114,6 +117,7 @@ def rerank(
         with naming(train):  # ids of another type are refused whether the method looks at them or not
             numbers_of(wide.user_ids, met.user_ids)
             numbers_of(wide.item_ids, met.item_ids)
+    ruled = read_rules(rules, catalog)
     with out.progress(f"{method} on {len(wide):,} lists", None):
         lowest = None if run is None else lowest_of_run(run, wide)
         if method == "market":
@@ -121,10 +125,10 @@ def rerank(
                 None if replace is None else positive_share(replace, "--replace"), rho,
                 None if ndcg_drop is None else positive_share(ndcg_drop, "--ndcg-drop"), valid, use,
             )  # fmt: skip
-            made, solved = by_market(wide, k, given, strength, discounts)
+            made, solved = by_market(wide, k, given, strength, discounts, ruled, met)
             given |= {name: value for name, value in strength._asdict().items() if isinstance(value, float)}
         else:
-            made, solved = chosen.run(wide, k, given, met, seed, lowest), {}
+            made, solved = chosen.run(wide, k, given, met, seed, lowest, ruled), {}
     if catalog is None:
         out.note(
             f"the {wide.n_items:,} items in {lists} are taken for the whole catalog; with --catalog it is all there are"
@@ -138,12 +142,17 @@ def rerank(
     out.table(title, ["", "the model's own", method], rows)
     if "gap" in solved:
         out.say(f"ρ = {solved['rho']:.4g}; the best lists of these candidates gain at most {solved['gap']:.1%} more")
+    about: dict[str, Any] = {}
+    if ruled is not None:
+        from divmf.rerank.market import bound_to_lists
+
+        about = {"rules": say_given(out, bound_to_lists(ruled, wide, k, met), made.items)}
     short = int((made.lengths < k).sum())  # the library has warned of them
     out.result({
         "output": str(output), "method": method, "settings": given, **solved, "users": len(made), "k": k,
         "short": short, "catalog": made.n_items, "coverage_ceiling": ceiling,
         **{name: after_value for name, _, after_value in rows},
-        "before": {name: before_value for name, before_value, _ in rows},
+        "before": {name: before_value for name, before_value, _ in rows}, **about,
     })  # fmt: skip
 
 
@@ -158,8 +167,9 @@ class Strength(NamedTuple):
 
 
 def by_market(
-    wide: Any, k: int, given: dict[str, Any], strength: Strength, discounts: Path | None
-) -> tuple[Any, dict[str, Any]]:
+    wide: Any, k: int, given: dict[str, Any], strength: Strength, discounts: Path | None, rules: Any = None,
+    train: Any = None,
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     """The market's lists, and what was found beside them; writes the discounts, if a file is named."""
     import polars as pl
 
@@ -168,11 +178,14 @@ def by_market(
     from divmf.rerank import check_settings
     from divmf.rerank import market as method
     from divmf.rerank.candidates import ready
-    from divmf.rerank.market import MarketOfLists
+    from divmf.rerank.market import MarketOfLists, bound_to_lists
 
     wide, settings = ready(wide, k), check_settings(method, given)
     order, rho, replace = (settings.pop(name) for name in ("order", "rho", "replace"))
-    market = MarketOfLists(wide, k, **settings)
+    bound = None if rules is None else bound_to_lists(rules, wide, k, train)
+    if bound is not None and strength.use is not None:
+        raise ValueError(f"--use {strength.use} and --rules do not go together: nothing is solved at discounts")
+    market = MarketOfLists(wide, k, **settings, bound=bound)
     if strength.use is not None:
         made = market.respond(read_discounts(strength.use, wide.item_ids))
         return market.listed(made, order), {"discounts": str(strength.use)}

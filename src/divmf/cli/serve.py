@@ -31,7 +31,7 @@ def serve(
     horizon: Annotated[
         int | None, typer.Option(help="Requests over which exposure is shared out; the number of users if not given.")
     ] = None,
-    step: Annotated[float | None, typer.Option(help="How fast discounts move, in units of ρ [default: 0.03].")] = None,
+    step: Annotated[float | None, typer.Option(help="How fast discounts move, in units of ρ.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that answer [default: 1].")] = None,
     rate: Annotated[
         float | None, typer.Option(help="Requests a second that one client may send [default: 1000]; 0: any number.")

@@ -7,6 +7,7 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
+from divmf.cli.filters import Filtered, read_rules, say_given
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split, positive_share
 from divmf.cli.options import command
 from divmf.engine.clock import Clock
@@ -42,6 +43,8 @@ def train(
     query: Columns.query = None,
     split_column: Columns.split = None,
     hold_out: Columns.hold_out = None,
+    rules: Filtered.rules = None,
+    catalog: Filtered.catalog = None,
     by_time: Columns.by_time = None,
     min_rating: Columns.lowest = None,
     rating: Columns.rating = None,
@@ -75,6 +78,8 @@ def train(
 
       divmf train events.csv -o run --model ease            (one kind of model, its settings chosen on validation)
 
+      divmf train events.csv -o run --rules rules.toml --catalog items.parquet      (lists that keep a shop's rules)
+
       torchrun --nproc-per-node 4 -m divmf train events.parquet -o run --model softmax   (each has a share of the users)
     """
     from divmf.engine import comm
@@ -104,7 +109,7 @@ def train(
     before = None if earlier is None else earlier_run(earlier, config)
     columns = Columns(user, item, time, query, split_column, held_share(hold_out), min_rating, rating, by_time)
     split = load_split(out, data, k_core, config.seed, columns, clock)
-    run = train_run(out, output, split, config, masked(data), clock, before)
+    run = train_run(out, output, split, config, masked(data), clock, before, read_rules(rules, catalog))
     theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     if final:
@@ -112,6 +117,7 @@ def train(
             make_final(run, split, picked)
     base = run.curve.base
     say_choice(out, run)
+    ruled = say_rules(out, run, split, picked)
     out.table(
         f"{output}: before and after, on the test items (k = {config.k}); coverage at most"
         f" {coverage_ceiling(int(comm.total(split.n_users)) * config.k, split.n_items):.4f}",
@@ -136,8 +142,22 @@ def train(
             "model": run.choice,
             "tuned": run.tuned,
         }
+        | ruled
         | ({"profile": where} if profile else {})
     )
+
+
+def say_rules(out: Out, run: Any, split: Any, picked: Any) -> dict[str, Any]:
+    """What the rules of a run ask for, what the lists of the picked point give, and what the rules cost."""
+    bound = run.rules
+    if bound is None:
+        return {}
+    from divmf.models.weights import Rows
+
+    chosen = run.chosen(picked, Rows.of(split.n_users))
+    curve = run.curve
+    cost = {"without": curve.without_rules.test["ndcg"], "with": curve.base.test["ndcg"]}
+    return {"rules": say_given(out, bound, chosen.lists["all"], cost)}
 
 
 def make_final(run: Any, split: Any, picked: Any) -> None:
@@ -211,18 +231,21 @@ def earlier_run(folder: Path, config: TrainConfig) -> Any:
 
 def train_run(
     out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None,
-    earlier: Any = None,
+    earlier: Any = None, rules: Any = None,
 ) -> Any:  # fmt: skip
     """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
     clock = clock or Clock()
     with clock.phase("loading libraries"):
         from divmf.train.fitting import check_fits, fit
+        from divmf.train.ruling import bound_to
         from divmf.train.runs import Run
 
     with naming(source):
         check_fits(split, config)
     with clock.phase("writing"):
-        run = Run.start(output, split, config, source, None if earlier is None else earlier.scorer())
+        bound = None if rules is None else bound_to(rules, split, config)
+        model = None if earlier is None else earlier.scorer()
+        run = Run.start(output, split, config, source, model, bound)
     if done := len(run.curve):
         out.note(f"{output}: going on after {done} epochs")
     try:

@@ -8,7 +8,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, Literal, overload
 
@@ -310,7 +310,8 @@ def yelp_reviews(data: bytes | Path) -> pl.DataFrame:
 def columns_at(data: bytes | Path, separator: str, places: dict[str, int]) -> pl.DataFrame:
     """Some columns, by their place from 0, of separated text without a header."""
     columns = list(places.values())
-    table = pl.read_csv(data, separator=separator, has_header=False, columns=columns, quote_char=None, glob=False)
+    with data.open("rb") if isinstance(data, Path) else nullcontext(data) as source:  # a name may look like a pattern
+        table = pl.read_csv(source, separator=separator, has_header=False, columns=columns, quote_char=None)
     table.columns = list(places)
     return table
 

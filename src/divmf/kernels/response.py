@@ -1,11 +1,41 @@
-"""The best list of a user at given discounts, compiled: a dynamic programme over the candidates in order of value."""
+"""Lists at fixed discounts, compiled: what each user takes where nobody else's list matters."""
 
 import numpy as np
 from numba import njit
 
 from divmf.engine.arrays import Array
+from divmf.kernels.market import NEVER, ONE, Columns, Desk, Terms, best_list, desk_for, widest
 
-NONE = -np.inf
+
+@njit(cache=True, nogil=True)
+def respond_part(
+    columns: Columns, kind: int, first: int, last: int, terms: Terms, discount: Array, lists: Array
+) -> None:
+    """Fill the lists of users first … last−1 with those that are best at these discounts, −1 where there are too few.
+
+    discount (n_items,): what a full showing of an item earns; lists (n_users, k)
+    """
+    k = len(terms.slots)
+    desk, shares = desk_for(widest(columns, first, last), k), terms.exposure / ONE
+    for user in range(first, last):
+        size = 0
+        for at in range(columns.starts[user], columns.ends[user]):
+            if columns.opens[at] & kind:
+                desk.items[size], desk.values[size] = columns.items[at], columns.values[at]
+                size += 1
+        _take_best(size, terms.slots, shares, discount, desk, lists[user])
+
+
+@njit(cache=True, nogil=True)
+def _take_best(size: int, slots: Array, shares: Array, discount: Array, desk: Desk, own: Array) -> None:
+    """Fill a list with the best of the candidates on the desk, which are in order of value."""
+    chosen = np.empty(len(slots), dtype=np.int64)
+    for at in range(size):
+        for r in range(len(slots)):
+            desk.gains[at, r] = shares[r] * discount[desk.items[at]]
+    best_list(size, slots, desk, chosen)
+    for r in range(len(slots)):
+        own[r] = desk.items[chosen[r]] if chosen[r] >= 0 else -1
 
 
 @njit(cache=True, nogil=True)
@@ -22,26 +52,11 @@ def response_rows(
     discount          (n_items,); slots, exposure (k,): w_r, and e_r as a fraction of a full showing
     lists             (users, k) int32: −1 where a list is shorter
     """
-    k, width = len(slots), by_value.shape[1]
-    items, values = np.empty(2 * width, dtype=np.int32), np.empty(2 * width)
-    best, taken = np.empty(k + 1), np.empty((2 * width, k + 1), dtype=np.bool_)
+    desk = desk_for(2 * by_value.shape[1], len(slots))
     for row in range(len(by_value)):
-        size = candidates(scores[row], by_value[row], by_both[row], items, values)
-        best[:], taken[:] = NONE, False
-        best[0] = 0.0
-        for place in range(size):
-            gain = discount[items[place]]
-            for slot in range(min(place, k - 1), -1, -1):
-                worth = best[slot] + weights[row] * slots[slot] * values[place] + exposure[slot] * gain
-                if worth > best[slot + 1]:
-                    best[slot + 1] = worth
-                    taken[place, slot + 1] = True
-        left = min(size, k)
-        lists[row] = -1
-        for place in range(size - 1, -1, -1):
-            if left and taken[place, left]:
-                left -= 1
-                lists[row, left] = items[place]
+        size = candidates(scores[row], by_value[row], by_both[row], desk.items, desk.values)
+        desk.values[:size] *= weights[row]
+        _take_best(size, slots, exposure, discount, desk, lists[row])
 
 
 @njit(cache=True, nogil=True)
@@ -49,12 +64,12 @@ def candidates(scores: Array, by_value: Array, by_both: Array, items: Array, val
     """Both kinds of candidates in order of score, each once, without those that may not be listed; how many."""
     size = 0
     for item in by_value:
-        if item >= 0 and scores[item] > NONE:
+        if item >= 0 and scores[item] > NEVER:
             items[size], values[size] = item, scores[item]
             size += 1
     first = size
     for item in by_both:
-        if item < 0 or scores[item] == NONE:
+        if item < 0 or scores[item] == NEVER:
             continue
         known = False
         for place in range(first):

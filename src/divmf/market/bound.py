@@ -1,7 +1,10 @@
 """Bounds on totals of showings, limits in a list, what is blocked: rules for given users and items, as arrays."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -11,6 +14,10 @@ from divmf.data.filters import Blocked
 from divmf.engine.arrays import Array
 
 MANY = 1 << 40  # showings: no bound
+ARRAYS = {
+    "offsets": np.int64, "totals": np.int32, "low": np.int64, "high": np.int64, "per_list": np.int64, "asked": np.int64,
+    "level": np.float64, "weight": np.float64,
+}  # fmt: skip
 
 
 class Total(NamedTuple):
@@ -78,6 +85,36 @@ class Bound:
     def called(self, total: int) -> str:
         """What messages call a total."""
         return f"{self.rules[total]} {self.names[total]}".strip()
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that is ruled."""
+        return blake2b(json.dumps(self.to_json(), sort_keys=True).encode(), digest_size=16).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """As a run folder keeps it."""
+        kept: dict[str, Any] = {"rules": self.rules, "names": self.names, "impossible": list(self.impossible)}
+        kept |= {name: getattr(self, name).tolist() for name in ARRAYS}
+        kept["target"] = None if self.target is None else self.target.tolist()
+        kept["blocked"] = np.flatnonzero(self.blocked.items).tolist()
+        pairs = self.blocked.pairs
+        kept["pairs"] = None if pairs is None else [array.tolist() for array in pairs.nonzero()]
+        return kept
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any], n_users: int) -> Self:
+        """From what `to_json` gave; n_users: how many there are."""
+        arrays = {name: np.array(kept[name], dtype=kind) for name, kind in ARRAYS.items()}
+        n_items = len(arrays["offsets"]) - 1
+        blocked = np.zeros(n_items, dtype=np.bool_)
+        blocked[kept["blocked"]] = True
+        pairs = None
+        if kept["pairs"] is not None:
+            rows, items = (np.array(each, dtype=np.int64) for each in kept["pairs"])
+            pairs = sparse.csr_array((np.ones(len(rows), np.float32), (rows, items)), shape=(n_users, n_items))
+        target = None if kept["target"] is None else np.array(kept["target"], dtype=np.float64)
+        return cls(kept["rules"], kept["names"], **arrays, target=target, blocked=Blocked(blocked, pairs),
+                   impossible=tuple(kept["impossible"]))  # fmt: skip
 
     def counted(self, items: Array) -> Array:
         """The totals of some lists.  items (n_lists, k) → (totals,) int64"""

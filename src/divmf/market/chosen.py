@@ -17,6 +17,8 @@ from divmf.models.accuracy import best_items
 from divmf.models.scorer import Scorer
 from divmf.ranking.metrics import found_in
 
+NEVER_SHOWN = -1e29  # files hold finite numbers: a discount as low as this is of an item that rules block
+
 
 class Chosen(NamedTuple):
     """Lists as they were chosen.
@@ -74,6 +76,7 @@ class Chosen(NamedTuple):
         """The best items by score plus discount that are neither seen nor listed, in that order.  (rows, more)"""
         users, slots = np.nonzero(items >= 0)
         listed = sparse.csr_array((np.ones(len(users)), (rows[users], items[users, slots])), shape=seen.shape)
+        discount = np.where(discount > NEVER_SHOWN, discount, -np.inf)
         return best_items(scorer, sparse.csr_array(seen + listed), more, rows, discount)
 
 

@@ -123,10 +123,11 @@ def keep(ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standi
                 return columns
             break
         # what lacks the most is looked for first; what is full, not at all
-        most = ruled.most_over_items(lacking / np.maximum(ruled.bound.low, 1))
+        most = ruled.most_over_items(np.where(lacking > 0, 0.5 + lacking / np.maximum(ruled.bound.low, 1), 0.0))
         full = ruled.over_items((at.counts >= ruled.bound.high).astype(np.float64)) > 0
         far = DECIDES * ruled.scale
-        columns = ruled.market.finder.find(ruled.discount(rho, at) + far * most - 10 * far * full, at.lists.items)
+        discount = ruled.item_discount(rho, at.lists) + far * most - 10 * far * full
+        columns = ruled.market.finder.find(discount, at.lists.items)
         ruled.harden(columns, kind, rho, at)
     if (at.counts < ruled.bound.low).any() or short(at):
         mend(ruled, columns, kind, at)
@@ -144,7 +145,7 @@ def short(at: Standing) -> int:
 class Proof(NamedTuple):
     """How far lists may be from the best that keep the rules.
 
-    discount   (n_items,): what a full showing of an item is worth, rules counted; −inf for what is blocked
+    discount   (n_items,): what a full showing of an item is worth, rules counted; very low for what is blocked
     gap        no lists are better by more than this fraction of what these have gained over the model's own, or of a
                spread of values a slot where that is more
     """
@@ -167,7 +168,7 @@ def certify_ruled(ruled: RuledMarket, kept: Kept) -> Proof:
     gained = value - ruled.value(own_columns, rho, ruled.standing(own_lists[first]))
     n_slots = comm.place(len(soft.lists.items)).whole * float(market.slots.sum())
     gap = max(0.0, bound - value) / max(gained, ruled.scale * n_slots)
-    return Proof(np.where(ruled.bound.blocked.items, -np.inf, discount), float(f"{gap:.9g}"))
+    return Proof(np.where(ruled.bound.blocked.items, OUT, discount), float(f"{gap:.9g}"))
 
 
 def lowered(

@@ -18,7 +18,7 @@ from divmf.kernels.ledger import Pace, settle, settle_range, worth_at
 from divmf.kernels.market import ONE
 from divmf.market.values import exposure_weights
 
-STEP = 0.03  # η, in units of ρ
+STEP = 0.03  # η, in units of ρ, where nothing is known of the horizon
 STALE = 64  # requests that the discount of an item nobody looks at may be behind
 NO_LIMIT = np.iinfo(np.int64).max
 KEPT = ("discount", "settled", "shares", "shown", "present", "past")  # arrays of a snapshot
@@ -57,6 +57,14 @@ class Terms:
     def even_level(self, n_items: int) -> float:
         """The showings within a horizon at which the bonus of an item with an even share ends."""
         return self.level * self.horizon * float(exposures(self.k, self.exposure).sum()) / n_items
+
+
+def usual_step(level: float) -> float:
+    """η, in units of ρ, for items whose bonus ends at such a number of showings within a horizon.
+
+    The fewer showings there are, the more each must tell: with 3/level, discounts can move by about 3 ρ in a horizon.
+    """
+    return float(np.clip(3 / max(level, 1e-9), 0.01, 0.5))
 
 
 def exposures(k: int, kind: str) -> Array:

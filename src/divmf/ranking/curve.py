@@ -143,11 +143,22 @@ class Curve:
 
     @property
     def base(self) -> Point:
-        """The model before diversifying: the accuracy point with the highest validation nDCG, else the first point."""
+        """The model before diversifying: the accuracy point with the highest validation nDCG, else the first point.
+
+        With rules it is the point at ρ = 0: the model's lists where they keep the rules.
+        """
         if not self.points:
             raise ValueError("the curve has no points; train at least one epoch")
+        if ruled := [point for point in self.points if point.phase == DIVERSITY and point.knob == 0]:
+            return ruled[0]
         accuracy = [point for point in self.points if point.phase == ACCURACY]
         return max(accuracy, key=lambda point: point.of("valid", "ndcg")) if accuracy else self.points[0]
+
+    @property
+    def without_rules(self) -> Point:
+        """The model's own lists, whatever rules there are: the most accurate point of the accuracy phase."""
+        accuracy = [point for point in self.points if point.phase == ACCURACY]
+        return max(accuracy, key=lambda point: point.of("valid", "ndcg")) if accuracy else self.base
 
     @property
     def operating(self) -> tuple[Point, ...]:
@@ -277,7 +288,7 @@ class Curve:
     def of_epoch(self, epoch: int) -> Point:
         """The point of that epoch after the accuracy phase; 0 is the model before diversifying."""
         base, *later = self.operating
-        if epoch == 0:
+        if epoch == 0 or (base.phase == DIVERSITY and base.epoch == epoch):
             return base
         for point in later:
             if point.epoch == epoch:

@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 from divmf.data.split import Split
 from divmf.engine.files import replacing
+from divmf.engine.versions import versions
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.reports.colours import PAIRS
 from divmf.reports.section import Section, Text, cell
-from divmf.train.runs import versions
 
 
 def write_page(

@@ -1,19 +1,24 @@
 """Exposure market: users take turns, and each takes the list that is best where showing what is rarely shown pays."""
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 from scipy import sparse
 
+from divmf.data.interactions import Interactions
 from divmf.engine.arrays import Array
+from divmf.market.bound import Bound
+from divmf.market.rules import Rules
 from divmf.ranking.lists import TopK
-from divmf.rerank.candidates import lists
+from divmf.rerank.candidates import lists, popularity_of
 from divmf.rerank.settings import Order, Share, reranker
 
 if TYPE_CHECKING:
     from divmf.market.certificate import Certificate
+    from divmf.market.keeping import Kept
     from divmf.market.solve import Lists, Solution
 
 STEPS = 3.0  # ρ grows so much from one solution to the next: each begins with the lists of the one before
@@ -42,14 +47,18 @@ def market(
     ] = "count",
     level: Annotated[float, Field(gt=0, le=1e6, description="even shares at which an item's bonus ends")] = 0.9,
     delta: Annotated[float, Field(gt=0, le=100, description="δ: the smaller, the more a first showing counts")] = 1e-4,
+    train: Interactions | None = None,
+    rules: Rules | None = None,
     order: Order = "score",
 ) -> TopK:
     """Best responses in a potential game (Monderer & Shapley, Games and Economic Behavior 1996), see docs/method.md.
 
     max Σ_u Σ_r w_r s_u,r + ρ Σ_i B(f_i), w_r the weight of slot r, B concave in the exposure f_i. Each user takes the
-    list that is best given everybody else's, exactly, until hardly a list changes.
+    list that is best given everybody else's, exactly, until hardly a list changes. With rules, the lists keep them
+    (`divmf.Rules`); train: interactions, which targets by merit count.
     """
-    made = MarketOfLists(candidates, k, exposure, level, delta)
+    bound = None if rules is None else bound_to_lists(rules, candidates, k, train)
+    made = MarketOfLists(candidates, k, exposure, level, delta, bound)
     found = made.within(made.replaces(replace)) if replace else made.at(rho)
     return made.listed(found, order)
 
@@ -60,36 +69,48 @@ class Found(NamedTuple):
     rho: float
     items: Array
     solution: "Solution | None"
+    kept: "Kept | None" = None
 
 
 class MarketOfLists:
     """The market of given candidates, at any strength; scores in, lists and discounts out."""
 
     def __init__(
-        self, candidates: TopK, k: int, exposure: str = "count", level: float = 0.9, delta: float = 1e-4
-    ) -> None:
+        self, candidates: TopK, k: int, exposure: str = "count", level: float = 0.9, delta: float = 1e-4,
+        bound: Bound | None = None,
+    ) -> None:  # fmt: skip
         from divmf.kernels.market import ONE
         from divmf.market.bonus import Bonus
         from divmf.market.columns import GivenLists
+        from divmf.market.ruled import RuledMarket
         from divmf.market.solve import Market
         from divmf.market.values import exposure_weights, slot_weights
 
         weights = exposure_weights(k, exposure)
         share = len(candidates) * float(weights.sum()) / ONE / candidates.n_items
         bonus = Bonus(delta, level * share, 16.0, len(candidates))
+        if bound is not None:
+            candidates = candidates.without(bound.blocked)
         source = GivenLists(candidates.items, candidates.scores, candidates.n_items)
         self.candidates, self.market = candidates, Market(source, slot_weights(k), weights, bonus, ("all",))
+        self.ruled = None if bound is None else RuledMarket(self.market, bound)
         self.unit = self.market.spread or 1.0
+        self.ruled = None if bound is None else RuledMarket(self.market, bound)
 
-    @property
+    @cached_property
     def own(self) -> "Lists":
-        """The candidates' own first k."""
-        return self.market.own[1]["all"]
+        """The candidates' own first k; with rules, those that keep them at ρ = 0."""
+        own = self.market.own[1]["all"]
+        return own if self.ruled is None else self.market.lists(self.solved(0.0, own).items)
 
     def solved(self, rho: float, start: "Lists") -> Found:
         """The lists for ρ, from others."""
+        from divmf.market.keeping import solve_ruled
         from divmf.market.solve import solve
 
+        if self.ruled is not None:
+            kept = solve_ruled(self.ruled, rho * self.unit, start)
+            return Found(rho, kept.solution.lists["all"].items, kept.solution, kept)
         found = solve(self.market, rho * self.unit, start)
         return Found(rho, found.lists["all"].items, found)
 
@@ -148,14 +169,19 @@ class MarketOfLists:
     def certificate(self, found: Found) -> "Certificate":
         """The discounts of a solution, and how far it may be from the best lists of these candidates."""
         from divmf.market.certificate import Certificate, certify
+        from divmf.market.keeping import certify_ruled
 
+        if self.ruled is not None and found.kept is not None:
+            return Certificate(*certify_ruled(self.ruled, found.kept))
         if found.solution is None:
             return Certificate(np.zeros(self.candidates.n_items), 0.0)
+        if self.ruled is not None and found.kept is not None:
+            return Certificate(*certify_ruled(self.ruled, found.kept)[:2])
         return certify(self.market, found.solution)
 
     def respond(self, discount: Array) -> Array:
         """The lists that are best at given discounts, in units of the scores: nothing is solved.  (n_lists, k)"""
-        from divmf.kernels.respond import respond_part
+        from divmf.kernels.response import respond_part
 
         made = np.empty(self.own.items.shape, dtype=np.int32)
         columns = self.market.finder.find(discount, made)
@@ -169,6 +195,19 @@ class MarketOfLists:
         for slot, items in enumerate(chosen.T):
             places[:, slot] = np.where(items >= 0, (self.candidates.items == items[:, None]).argmax(axis=1), -1)
         return lists(self.candidates, places, order)
+
+
+def bound_to_lists(rules: Rules, candidates: TopK, k: int, train: Interactions | None) -> Bound:
+    """Rules for given candidates: what is possible is what they allow."""
+    from divmf.market.binding import bind
+    from divmf.market.bound import Shop
+
+    rows, slots = np.nonzero(candidates.items >= 0)
+    ones = np.ones(len(rows), dtype=np.float32)
+    shape = (len(candidates), candidates.n_items)
+    listed = sparse.csr_array((ones, (rows, candidates.items[rows, slots])), shape=shape)
+    popularity = None if train is None else popularity_of(candidates, train)
+    return bind(rules, Shop(candidates.item_ids, candidates.user_ids, listed, True, k, popularity))
 
 
 def path_to(rho: float) -> Iterator[float]:

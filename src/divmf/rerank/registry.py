@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from divmf.data.interactions import Interactions
 from divmf.engine.arrays import Array
+from divmf.market.rules import Rules
 from divmf.ranking.lists import TopK
 from divmf.rerank.bayes_rule import bayes_rule
 from divmf.rerank.dual_prices import dual_prices
@@ -100,6 +101,11 @@ class Method:
         return "train" in parameters and parameters["train"].default is Parameter.empty
 
     @property
+    def takes_rules(self) -> bool:
+        """Whether the method can keep rules."""
+        return "rules" in signature(self.function).parameters
+
+    @property
     def takes_lowest(self) -> bool:
         """Whether the method scales scores, and can do so over all unseen items."""
         return "lowest" in signature(self.function).parameters
@@ -112,8 +118,11 @@ class Method:
         train: Interactions | None = None,
         seed: int | None = None,
         lowest: Array | None = None,
+        rules: Rules | None = None,
     ) -> TopK:
         """Rerank with the settings given by name; `train`, `seed` and `lowest` go to the methods that take them.
+
+        rules: what the lists keep; a method that cannot is an error
 
         lowest: each user's lowest score of all unseen items (`lowest_scores`), where the model is at hand
         """
@@ -124,6 +133,11 @@ class Method:
             arguments["train"] = train
         if self.takes_lowest:
             arguments["lowest"] = lowest
+        if rules is not None:
+            if not self.takes_rules:
+                able = ", ".join(method.name for method in ALL if method.takes_rules)
+                raise ValueError(f"{self.name} cannot keep rules; these can: {able}")
+            arguments["rules"] = rules
         if seed is not None and "seed" in self.settings.model_fields:
             arguments.setdefault("seed", seed)
         return self.function(candidates, k, **arguments)

@@ -1,13 +1,13 @@
 """A run at one operating point, ready to answer one request after the other; it knows nothing of stores."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from divmf.engine.arrays import Array
 from divmf.kernels.ledger import supply_at, worth_at
-from divmf.market.ledger import STEP, Ledger, Terms
+from divmf.market.ledger import Ledger, Terms, usual_step
 from divmf.market.response import Page, best_response
 from divmf.models.scorer import Factors
 from divmf.ranking.curve import Curve, Point
@@ -44,11 +44,11 @@ class Options:
     """How a run is served.
 
     horizon   requests over which exposure is shared out; as many as the run has users, if not given
-    step      η of the ledger, in units of ρ
+    step      η of the ledger, in units of ρ; by the showings of an even share, if not given
     """
 
     horizon: int | None = None
-    step: float = STEP
+    step: float | None = None
     catalog: str | Path | None = None
 
 
@@ -93,10 +93,11 @@ class Engine:
         """What the ledger is kept by at a point of the curve."""
         rho = (point.knob or 0.0) if self.config.method == "market" else 0.0
         config = self.config
-        return Terms(
+        made = Terms(
             rho, config.k, self.options.horizon or self.split.n_users, config.delta, config.level, config.steepness,
-            config.exposure, self.options.step,
+            config.exposure,
         )  # fmt: skip
+        return replace(made, step=self.options.step or usual_step(made.even_level(self.n_trained)))
 
     def discount_of(self, point: Point) -> Array:
         """The discounts of the run at a point, for all items; new ones have the median.  (n_items,) float64"""

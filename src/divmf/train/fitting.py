@@ -17,10 +17,14 @@ from divmf.engine.clock import Clock
 from divmf.engine.device import device_of
 from divmf.kernels.market import ONE
 from divmf.market.bonus import Bonus
+from divmf.market.bound import Bound
 from divmf.market.certificate import certify
 from divmf.market.chosen import Chosen
-from divmf.market.columns import WIDER, WIDTH, Finder, Held
-from divmf.market.solve import Market, solve
+from divmf.market.columns import WIDER, WIDTH, Finder, Held, Source
+from divmf.market.given import tell_unmet
+from divmf.market.keeping import Allowed, certify_ruled, held_within, shut, solve_ruled
+from divmf.market.ruled import RuledMarket
+from divmf.market.solve import Lists, Market, solve
 from divmf.market.stakes import stake_of, stakes_of
 from divmf.market.values import exposure_weights, slot_weights
 from divmf.models.config import TrainConfig
@@ -187,12 +191,15 @@ def along_rho(run: Run, config: TrainConfig, points: list[Point], maker: "Exchan
 
     The path is the same whatever points were added beside it: each of its points is solved from the one before.
     """
+    if maker.ruled is not None and not any(point.knob == 0 for point in points):
+        points.append(maker.point(0.0, Curve(tuple(points)), Curve(tuple(points)).base))
+        yield points[-1]
     base = Curve(tuple(points)).base
     floor, path = (1 - config.deepest) * base.valid["ndcg"], [base]
     made = {point.knob: point for point in points if point.phase == DIVERSITY}
     with clock.phase(config.method):
         # the first point made says where the path began, to the last bit; a model may know nothing and have no spread
-        first = next(iter(made), None) or FIRST_RHO * (maker.spread or 1.0)
+        first = next((knob for knob in made if knob), None) or FIRST_RHO * (maker.spread or 1.0)
     for number in range(config.diversity_epochs):
         rho = first * GROWTH**number
         point = made.get(rho)
@@ -226,17 +233,24 @@ class Exchange:
     """Where points of the market are made, from the scores of a run's base model, or of another that is given."""
 
     def __init__(
-        self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, scorer: Scorer | None = None
-    ) -> None:
+        self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, scorer: Scorer | None = None,
+        rules: Bound | None = None,
+    ) -> None:  # fmt: skip
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
+        rules, held = rules or run.rules, Held.of(split)
         scorer = scorer or run.scorer(Rows.of(split.n_users))
+        if rules is not None:
+            scorer, held = shut(scorer, rules.blocked.items), held_within(held, rules.blocked)
         power = stake_of(split) if config.stake is None else config.stake
         width = max(WIDTH, WIDER * config.k)
-        finder = Finder(scorer, Held.of(split), stakes_of(split.train.matrix, power), width)
+        finder: Source = Finder(scorer, held, stakes_of(split.train.matrix, power), width)
+        if rules is not None:
+            finder = Allowed(finder, rules.blocked.items)
         exposure, n_users = exposure_weights(config.k, config.exposure), comm.place(split.n_users).whole
         level = config.level * n_users * float(exposure.sum()) / ONE / split.n_items
         bonus = Bonus(config.delta, level, config.steepness, n_users)
         self.market = Market(finder, slot_weights(config.k), exposure, bonus)
+        self.ruled = None if rules is None else RuledMarket(self.market, rules)
         self.spread = self.market.spread
 
     def point(self, rho: float, curve: Curve, before: Point) -> Point:
@@ -245,22 +259,35 @@ class Exchange:
         with self.clock.phase("market"):
             kept = self.run.chosen(before, Rows.of(self.split.n_users))
             start = self.market.own[1]["valid"] if kept is None else self.market.lists(kept.lists["valid"])
-            found = solve(self.market, rho, start)
-        with self.clock.phase("certificate"):
-            certificate = certify(self.market, found)
+            chosen, gap = self.solved(rho, start)
         seconds = time.perf_counter() - began
-        chosen = Chosen(certificate.discount, {kind: lists.items for kind, lists in found.lists.items()})
         with self.clock.phase("validation metrics"):
             valid, test = self.measures(chosen.lists)
         number = 1 + max((point.epoch for point in curve.points if point.phase == DIVERSITY), default=0)
-        point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=certificate.gap)
+        point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=gap)
         with self.clock.phase("writing"):
             self.run.record_chosen(point, chosen)
         log.info(
             "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.1f%% of the gain from the optimum",
-            rho, valid["ndcg"], valid["coverage"], valid["gini"], 100 * certificate.gap,
+            rho, valid["ndcg"], valid["coverage"], valid["gini"], 100 * gap,
         )  # fmt: skip
         return point
+
+    def solved(self, rho: float, start: Lists) -> tuple[Chosen, float]:
+        """The lists for ρ, and how far they may be from the best; what rules ask for and do not get is said."""
+        if self.ruled is None:
+            found = solve(self.market, rho, start)
+            with self.clock.phase("certificate"):
+                certificate = certify(self.market, found)
+            return Chosen(
+                certificate.discount, {kind: lists.items for kind, lists in found.lists.items()}
+            ), certificate.gap
+        kept = solve_ruled(self.ruled, rho, start)
+        with self.clock.phase("certificate"):
+            proof = certify_ruled(self.ruled, kept)
+        lists = {kind: each.items for kind, each in kept.solution.lists.items()}
+        tell_unmet(self.ruled.bound, lists["all"], f"ρ = {rho:.4g}: ")
+        return Chosen(proof.discount, lists), proof.gap
 
     def measures(self, lists: Mapping[str, Array]) -> tuple[Measures, Measures]:
         """What lists of each kind give on validation and on the test."""

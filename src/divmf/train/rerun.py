@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from divmf.engine.versions import versions
 from divmf.models.weights import read_tensors
 from divmf.ranking.curve import ACCURACY, Point
 from divmf.train.fitting import fit, fit_scores, refine
-from divmf.train.runs import FUNCTION, Run, versions
+from divmf.train.runs import FUNCTION, Run
 from divmf.train.schema import CONFIG, POINT, read_as, read_lines_as
 
 UNTOLD = ("seconds",)  # what a second run need not have alike

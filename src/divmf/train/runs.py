@@ -14,9 +14,7 @@ picked.json            the operating point chosen
 """
 
 import hashlib
-import importlib.metadata
 import json
-import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -31,7 +29,9 @@ from divmf.data.fingerprint import fingerprint
 from divmf.data.split import Split
 from divmf.data.stored import read_split, write_split
 from divmf.engine import comm
-from divmf.engine.files import append_line, damaged, write_json, write_text
+from divmf.engine.files import append_line, damaged, read_json, write_json, write_text
+from divmf.engine.versions import versions
+from divmf.market.bound import Bound
 from divmf.market.chosen import Chosen
 from divmf.models.config import TrainConfig
 from divmf.models.mf import MF
@@ -54,7 +54,7 @@ from divmf.train.schema import CHOICE, CONFIG, POINT, TUNED, Choice, read_as, re
 EXTENDABLE = ("diversity_epochs", "device")
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
 FUNCTION = "a function"  # what a run begins from that has no parameters to keep
-OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
+OURS = ("points", "ids.parquet", "interactions.parquet", "rules.json", "lock")
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,16 @@ class Run:
 
     @classmethod
     def start(
-        cls, folder: str | Path, split: Split, config: TrainConfig, source: str = "", model: MF | Scorer | None = None
-    ) -> Self:
-        """A new run in an empty or absent folder, or the same run taken up again; model: what it begins from."""
+        cls, folder: str | Path, split: Split, config: TrainConfig, source: str = "", model: MF | Scorer | None = None,
+        rules: Bound | None = None,
+    ) -> Self:  # fmt: skip
+        """A new run in an empty or absent folder, or the same run taken up again.
+
+        model: what it begins from; rules: what its lists keep
+        """
         run = cls(Path(folder))
         settings = {
+            "rules": None if rules is None else rules.digest,
             "settings": asdict(config),
             "start": None if model is None else fingerprint_of_model(model),
             "data": {
@@ -99,6 +104,8 @@ class Run:
             (run.folder / "points").mkdir(parents=True, exist_ok=True)
         comm.meet()
         write_split(split, run.folder)
+        if rules is not None:
+            write_json(run.rules_file, rules.to_json())
         write_json(run.config_file, settings | {"versions": versions()})  # last: with it, the folder is a run
         return run
 
@@ -107,6 +114,21 @@ class Run:
         """Whether there is nothing in the folder, or nothing but what a run has written there before it was stopped."""
         there = self.folder.iterdir() if self.folder.exists() else iter(())
         return all(path.name in OURS or path.suffix == ".tmp" for path in there)
+
+    @property
+    def rules_file(self) -> Path:
+        """Where the rules are, as they were bound to the data."""
+        return self.folder / "rules.json"
+
+    @property
+    def rules(self) -> Bound | None:
+        """The rules that the run's lists keep; none where there are none."""
+        if not self.rules_file.exists():
+            return None
+        try:
+            return Bound.from_json(read_json(self.rules_file), self.sizes.users)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise damaged(self.rules_file, error) from error
 
     @property
     def config_file(self) -> Path:
@@ -395,6 +417,8 @@ def check_same(run: Run, asked: Mapping[str, Any]) -> None:
         for name, value in settings.items()
         if name not in EXTENDABLE and asked["settings"].get(name) != value
     ]
+    if there.get("rules") != asked["rules"]:
+        raise ValueError(f"{run.folder} is a run with other rules; choose another folder with -o")
     if there.get("start") != asked["start"]:
         raise ValueError(f"{run.folder} is a run that began from another model; choose another folder with -o")
     if other:
@@ -411,12 +435,6 @@ def fingerprint_of_model(model: MF | Scorer) -> str:
     for tensor in (model.tensors() if isinstance(model, MF) else tensors(model)).values():
         digest.update(tensor.detach().cpu().contiguous().numpy().data)
     return digest.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """What the run was made with."""
-    names = ("divmf", "torch", "numpy", "numba", "polars", "scipy")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
 
 
 def optimiser_tensors(optimisers: Mapping[str, Any]) -> dict[str, Tensor]:

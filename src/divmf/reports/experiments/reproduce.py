@@ -10,12 +10,12 @@ import polars as pl
 from divmf.data.interactions import Interactions
 from divmf.data.tables import write_table
 from divmf.engine.files import read_json, write_json
+from divmf.engine.versions import versions
 from divmf.ranking.curve import Curve, Point
 from divmf.reports.experiments.claims import Claim, Curves
 from divmf.reports.experiments.lab import Lab
 from divmf.reports.experiments.questions import CLAIMS
 from divmf.reports.experiments.recipe import QUESTIONS, Question, Recipe, read_question
-from divmf.train.runs import versions
 
 
 @dataclass(frozen=True)

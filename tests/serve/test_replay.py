@@ -1,0 +1,94 @@
+"""Replays: in the order of time, counted right, in process and by HTTP; how far pages are from the best there were."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from served import Service, free_port
+
+from divmf.serve.engine import Asked, Engine, Options
+from divmf.serve.hindsight import hindsight
+from divmf.serve.replay import play, requests_of
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({
+        "user_id": [f"u{number:05d}" for number in rng.integers(0, 60, 80)],
+        "item_id": [f"i{number:05d}" for number in rng.integers(0, 40, 80)],
+        "timestamp": rng.permutation(80),
+    })  # fmt: skip
+    frame.write_parquet(tmp_path / "log.parquet")
+    return tmp_path / "log.parquet"
+
+
+def test_requests_come_in_the_order_of_time() -> None:
+    frame = pl.DataFrame({"user_id": ["b", "a", "c"], "item_id": ["x", "y", "z"], "timestamp": [2, 1, 3]})
+    assert requests_of(frame) == [("a", "y"), ("b", "x"), ("c", "z")]
+    assert requests_of(frame.drop("timestamp"), 2) == [("b", "x"), ("a", "y")]
+
+
+def test_what_was_played_is_counted_by_hand() -> None:
+    pages = iter([["x", "y"], ["y", "z"], ["x", "z"]])
+    met = []
+    played = play([("a", "y"), ("b", "q"), ("a", "x")], lambda _: next(pages), lambda user, item: met.append(item))
+    assert played.hits == [2, 0, 1]
+    assert met == ["y", "q", "x"]
+    told = played.summary(6)
+    assert told["hit"] == pytest.approx(2 / 3)
+    assert told["ndcg"] == pytest.approx((1 / np.log2(3) + 0 + 1) / 3)
+    assert told["coverage"] == told["of_ceiling"] == 0.5
+    assert [period["requests"] for period in played.periods(6, 3)] == [1, 2, 3]
+
+
+def test_replay_in_process_and_against_a_service(divmf: Any, run_folder: Path, log: Path, tmp_path: Path) -> None:
+    done = divmf("replay", run_folder, log, "--json", "-o", tmp_path / "replay.svg")
+    assert done.code == 0, done.err
+    assert (done.json["requests"], done.json["failures"], done.json["items"]) == (80, 0, 40)
+    assert len(done.json["periods"]) == 20
+    assert "<svg" in (tmp_path / "replay.svg").read_text()
+    assert not run_folder.with_name("run.live.sqlite").exists()
+    service = Service(run_folder, free_port())
+    url = f"http://127.0.0.1:{service.port}"
+    again = divmf("replay", run_folder, log, "--url", url, "--json")
+    assert again.json["ndcg"] == pytest.approx(done.json["ndcg"])
+    assert again.json["gini"] == pytest.approx(done.json["gini"])
+    loaded = divmf("replay", run_folder, log, "--url", url, "--clients", 3, "--no-learn", "--json")
+    assert (loaded.json["requests"], loaded.json["failures"]) == (80, 0)
+    assert service.ask("GET", "/health")[1]["requests"] == 160
+    service.stop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"), [(["--clients", "2"], "--url"), (["--url", "ftp://x"], "url="), (["-o", "x.gif"], "x.gif")]
+)
+def test_a_replay_that_cannot_be_is_one_line(
+    divmf: Any, run_folder: Path, log: Path, arguments: Any, match: str
+) -> None:
+    done = divmf("replay", run_folder, log, *arguments)
+    assert done.code == 2
+    assert match in done.err
+    assert done.err.count("\n") == 1 or "requests" in done.err
+
+
+def test_hindsight_bounds_what_pages_are_worth(run_folder: Path) -> None:
+    engine = Engine(run_folder, Options(horizon=60))
+    distances = {}
+    for way in ("ledger", "none"):
+        engine = Engine(run_folder, Options(horizon=60))
+        pages, tastes, out = np.full((60, 5), -1, dtype=np.int32), [], []
+        for user in range(60):
+            asked = Asked(5, user, discount=np.zeros(40) if way == "none" else None)
+            page, taste = engine.answer(asked)
+            engine.count(page, taste)
+            pages[user, : len(page.items)] = page.items
+            tastes.append(taste)
+            out.append(engine.left_out(asked))
+        found = hindsight(engine.people, tastes, out, pages, engine.ledger.terms)
+        assert found.live <= found.bound + 1e-9
+        assert found.best <= found.bound + 1e-9
+        distances[way] = found.distance
+    assert distances["ledger"] < distances["none"]
