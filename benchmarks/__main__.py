@@ -19,10 +19,10 @@ BENCHMARKS = {
     "marketplace": "market",
     "rerankers": "rerankers",
     "models": "models",
-    "solvers": "solvers",
     "strangers": "strangers",
     "rules": "rules",
     "serve": "serve",
+    "solvers": "solvers",
     "big": "big",
 }
 LONG = ("big",)  # only if named

@@ -37,6 +37,7 @@ from divmf.engine.files import read_json
 
 ROOT = Path(__file__).parent.parent
 COMPARED = [base for base in BASES if base != "auto"]
+FULL = 0.9995  # a coverage that is shown as 1.000
 PAPER = "## The paper's claims, tried again"
 
 
@@ -105,9 +106,10 @@ def summary(folder: Path) -> str:
     datasets, bases, ks = (list(dict.fromkeys(map(str, column))) for column in list(zip(*tables(folder), strict=True)))
     return (
         f"Of {len(cells)} cells ({', '.join(DATASETS[name][0] for name in datasets)}; models {', '.join(bases)};"
-        f" k = {' and '.join(ks)}; seeds: {seeds}; three metrics; losses of 5, 10, 20 and 40%), the market is"
-        f" clearly best on the same model in {counts['best']}, not distinguishable from the best in {counts['tied']}"
-        f" and behind in {counts['behind']}; not every combination is made, the page says which."
+        f" k = {' and '.join(ks)}; {seeds} seed{'s' if seeds > 1 else ''}; three metrics; losses of 5, 10, 20"
+        f" and 40%), the market is clearly best on the same model in {counts['best']}, not distinguishable"
+        f" from the best in {counts['tied']} and behind in {counts['behind']}; not every combination is made, and"
+        " the page says which."
     )
 
 
@@ -133,17 +135,21 @@ def introduction() -> str:
 
 def made(folder: Path) -> str:
     """Which datasets, models, lengths, seeds and methods the tables are of."""
-    lines, none = ["| dataset | model | k | seeds | methods not made |", "|---|---|---|---|---|"], []
+    lines, none = (
+        ["| dataset | model | k | seeds | methods not made |", "|---|---|---|---|---|"],
+        dict[str, list[str]](),
+    )
     for name, base, k in ((name, base, k) for name in DATASETS for base in COMPARED for k in KS):
         title = DATASETS[name][0]
         if (table := tables(folder).get((name, base, k))) is None:
-            none.append(f"{title}, {base}, k = {k}")
+            none.setdefault(title, []).append(f"{base} with k = {k}")
             continue
         left = ", ".join(method for method in methods_on(base) if method not in table) or "–"
         seeds = ", ".join(map(str, seeds_of(name, base, folder, k)))
         lines.append(f"| {title} | {base} | {k} | {seeds} | {left} |")
-    missing = f"No tables are made of: {'; '.join(none)}." if none else "Everything is made."
-    return "\n".join(["## What is in the tables", "", MADE, "", *lines, "", missing])
+    missing = [f"- {title}: {', '.join(left)}" for title, left in none.items()]
+    missing = ["No tables are made of:", "", *missing] if none else ["Everything is made."]
+    return "\n".join(["## What is in the tables", "", MADE, "", *lines, "", *missing])
 
 
 def same_model(cells: list[Cell]) -> str:
@@ -164,26 +170,30 @@ def same_model(cells: list[Cell]) -> str:
         f"{metric} {n['best']} clearly best, {n['tied']} not distinguishable, {n['behind']} behind"
         for metric, n in by_metric.items()
     )
-    return "\n".join([*lines, "", f"By metric: {metrics}."])
+    full = [cell for cell in cells if cell.metric == "coverage" and min(cell.value, cell.rival_value) > FULL]
+    ceiling = (
+        f"In {len(full)} cells coverage is 1.000 for the market and for a rival, so that neither can be clearly best."
+    )
+    level = [cell for cell in cells if cell.standing == "tied" and cell not in full]
+    said = [LEVEL, "", *cell_lines(level)] if level else []
+    return "\n".join([*lines, "", f"By metric: {metrics}. {ceiling}", "", *said]).rstrip()
 
 
 def behind(cells: list[Cell]) -> str:
-    """Where the market is behind, and where it is level with another value than the best possible."""
+    """Where the market is behind."""
     worse = [cell for cell in cells if cell.standing == "behind"]
     if not worse:
         return "The market is behind no rival in any of these cells."
-    lines = [
-        "The cells in which it is behind:",
-        "",
-        "| dataset | model | k | loss | metric | market | rival |",
-        "|---" * 7 + "|",
-    ]
-    lines += [
+    return "\n".join(["The cells in which the market is behind:", "", *cell_lines(worse)])
+
+
+def cell_lines(cells: list[Cell]) -> list[str]:
+    """Cells as a table: the market's value, and the strongest rival with its own."""
+    return ["| dataset | model | k | loss | metric | market | strongest rival |", "|---" * 7 + "|"] + [
         f"| {DATASETS[cell.dataset][0]} | {cell.base} | {cell.k} | {cell.loss:.0%} | {cell.metric} | {cell.value:.4f} |"
         f" {cell.rival} {cell.rival_value:.4f} |"
-        for cell in worse
+        for cell in cells
     ]
-    return "\n".join([*lines, "", WHY_BEHIND])
 
 
 def details(name: str, folder: Path) -> Iterator[str]:
@@ -266,11 +276,11 @@ MADE = f"""The market and its strongest rivals ({", ".join(STRONG)}) come first,
 methods. A model and length of lists is in the tables if all of the former are made; what is not made is in no table and
 no count."""
 
+LEVEL = """Not distinguishable, other than coverages of 1.000:"""
+
 SAME = """Cells (dataset × k × metric × loss of 5, 10, 20 and 40%) in which the market is clearly better than every
 other method on the same model (the interval of every paired difference is on its side), not distinguishable from the
 best, or clearly behind some other. A coverage of 1.000 on both sides is not distinguishable."""
-
-WHY_BEHIND = ""
 
 
 if __name__ == "__main__":

@@ -110,6 +110,6 @@ def row(label: str, made: Points) -> str:
 INTRODUCTION = """## Models of other libraries
 
 The market on models that divmf did not train, MovieLens-1M, seed 0, k = 5, default settings, each to the first point at
-which more than 45% of test nDCG is lost. The largest rise is by how much the test Gini rises at most from one ρ to the
-next larger: 0 where it falls throughout. The lists in the CSV are what `divmf rerank` sees: no model and no other items
-than the candidates. Made by `python -m benchmarks strangers`."""
+which more than 45% of test nDCG is lost, or to where a larger ρ changes nothing. The largest rise is by how much the
+test Gini rises at most from one ρ to the next larger: 0 where it falls throughout. Of the lists in the CSV, `divmf
+rerank` sees neither a model nor other items than the candidates. Made by `python -m benchmarks strangers`."""

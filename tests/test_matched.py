@@ -18,6 +18,8 @@ from benchmarks.matched import (
     verdict,
     weights_of,
 )
+from benchmarks.results import behind, made, standings, summary
+from benchmarks.strangers import row
 
 
 def curve(ndcg: list[list[float]], coverage: list[float]) -> Points:
@@ -98,13 +100,39 @@ def test_the_best_pair_is_named_with_how_many_have_the_same() -> None:
     assert to_draw({1.0: values}) == [("ease", "market"), ("ials", "fairrec")]
 
 
+def test_a_model_of_another_library_in_a_few_numbers_by_hand() -> None:
+    # nDCG 1, .9, .7, .6 and Gini .9, .5, .3, .35: at a loss of 20% half way to the third point, and a rise at the end
+    points = curve([[1.0], [0.9], [0.7], [0.6]], [0.1, 0.5, 0.7, 0.65])
+    assert row("one", points) == "| one | 1.0000 | 0.900 | 0.500 | 0.400 | 0.300 | 0.7000 | 4 | 0.0500 |"
+
+
+def test_what_is_made_is_said_and_counted(tmp_path: Path) -> None:
+    ndcg = [[1.0, 1.0], [0.5, 0.5]]
+    for method in ("market", *STRONG):
+        even = [0.2, 0.8] if method == "market" else [0.2, 0.4]
+        curve(ndcg, even).save(Place("ml-1m", "ease", 0, tmp_path).file(method, 5))
+    said = made(tmp_path)
+    assert "| MovieLens-1M | ease | 5 | 0 | kwon, " in said
+    assert "- MovieLens-1M: ease with k = 10, ials with k = 5, " in said
+    found = list(standings(tmp_path))
+    assert len(found) == len(LOSSES) * len(METRICS)
+    assert {cell.standing for cell in found} == {"best"}
+    text = summary(tmp_path)
+    assert text.startswith("Of 12 cells (MovieLens-1M; models ease; k = 5; 1 seed; ")
+    assert "in 12, not distinguishable from the best in 0 and behind in 0" in text
+    assert behind(found).startswith("The market is behind no rival")
+    assert "| MovieLens-1M | ease | 5 | 5% | gini | 0.8000 | fairrec 0.7000 |" in behind(
+        [found[2]._replace(standing="behind", value=0.8, rival_value=0.7)]
+    )
+
+
 def test_a_table_is_of_the_seeds_for_which_the_market_and_its_strongest_rivals_are_made(tmp_path: Path) -> None:
-    made = curve([[1.0, 1.0], [0.5, 0.5]], [0.2, 0.4])
+    kept = curve([[1.0, 1.0], [0.5, 0.5]], [0.2, 0.4])
     for seed in (0, 2):
         for method in ("market", *STRONG):
-            made.save(Place("ml-1m", "ease", seed, tmp_path).file(method, 5))
-    made.save(Place("ml-1m", "ease", 1, tmp_path).file("market", 5))
-    made.save(Place("ml-1m", "ease", 0, tmp_path).file("kwon", 5))  # of one seed alone: not in the table
+            kept.save(Place("ml-1m", "ease", seed, tmp_path).file(method, 5))
+    kept.save(Place("ml-1m", "ease", 1, tmp_path).file("market", 5))
+    kept.save(Place("ml-1m", "ease", 0, tmp_path).file("kwon", 5))  # of one seed alone: not in the table
     assert seeds_of("ml-1m", "ease", tmp_path, 5) == [0, 2]
     assert list(table_of("ml-1m", "ease", tmp_path, 5)) == ["market", *STRONG]
     assert table_of("ml-1m", "ease", tmp_path, 10) == {}

@@ -16,8 +16,9 @@ from divmf.data.datasets import marketplace
 from divmf.data.histories import Histories
 from divmf.data.split import Split
 from divmf.market.offer import Offer, respond
-from divmf.market.stakes import stakes_of
+from divmf.market.stakes import spreads_of, stakes_of, steadied
 from divmf.models.fold_in import Known, fold_in
+from divmf.train.people import usual_spread
 
 N_ITEMS = 7
 NUMBERS = st.floats(-4, 4, width=16)
@@ -105,6 +106,7 @@ def test_new_people_take_the_best_list_at_the_discounts_of_the_point(fitted: lib
     row[0, people.met.indices] = -np.inf
     offer = Offer.of(chosen.chosen.discount, 4)
     weight = stakes_of(people.met, chosen.learnt.stake, len(split.train) / split.n_users)
+    weight = steadied(weight, spreads_of(row), usual_spread(chosen.scoring, split, chosen.learnt.stake))
     assert split.train.item_numbers(list(ids[0])).tolist() == respond(row, offer, weight, 9)[0].tolist()
     kept, _ = chosen.recommend(history=[history, history[:2]], k=3)
     assert kept.shape == (2, 3)

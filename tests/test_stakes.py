@@ -12,7 +12,7 @@ from divmf.data.interactions import Interactions
 from divmf.data.split import Split
 from divmf.engine.arrays import Array
 from divmf.estimator import Recommender
-from divmf.market.stakes import PRIOR, stake_of, stakes_of
+from divmf.market.stakes import PRIOR, spreads_of, stake_of, stakes_of, steadied
 from divmf.models.config import TrainConfig
 from divmf.train.fitting import fit
 from divmf.train.runs import Run
@@ -86,3 +86,13 @@ def test_with_stakes_those_with_few_interactions_give_way_first(split: Split, tm
         made[power] = changed_by_group(run, split)
     assert made[1.0][0] > made[0.0][0]
     assert made[1.0][1] < made[0.0][1]
+
+
+def test_spreads_and_steadied_weights_by_hand() -> None:
+    scores = np.array([[5.0, 1.0, 2.0, -np.inf], [0.2, 0.1, 0.15, 0.0], [-np.inf] * 4], dtype=np.float32)
+    assert spreads_of(scores) == pytest.approx([4.0, 0.2, 0.0])
+    many = np.arange(100, dtype=np.float32)[None]
+    assert spreads_of(many) == pytest.approx([31.0])  # the best is 99, the 32nd 68
+    # whoever has less than the usual spread of 2 is raised to it; who has more stays
+    assert steadied(np.array([1.0, 0.5]), np.array([4.0, 0.2]), 2.0) == pytest.approx([1.0, 10.0])
+    assert steadied(np.array([1.0, 0.5]), np.array([4.0, 0.2]), 0.0) == pytest.approx([1.0, 0.5])

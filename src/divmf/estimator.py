@@ -254,7 +254,7 @@ class DivMF(TrainConfig):
         return self.curve._repr_html_() if hasattr(self, "run_") else escape(repr(self))
 
     def fit(
-        self, split: Split, run: str | Path | None = None, rules: Rules | None = None, *,
+        self, split: Split, run: str | Path | None = None, *, rules: Rules | None = None,
         start: "str | Path | DivMF | None" = None, progress: bool = False,
     ) -> Self:  # fmt: skip
         """Train on a split.

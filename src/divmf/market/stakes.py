@@ -31,6 +31,26 @@ def stakes_of(met: sparse.csr_array, power: float, mean: float | None = None) ->
     return np.asarray(relative**power, dtype=np.float32)
 
 
+WIDE = 32  # the spread of a user's scores: how far the best lies above the one in this position
+
+
+def spreads_of(scores: Array) -> Array:
+    """How far the best of each row of scores lies above the 32nd; −inf for what may not be listed.  (rows,)"""
+    n_items = scores.shape[1]
+    best = np.partition(scores, max(0, n_items - WIDE), axis=1)[:, max(0, n_items - WIDE) :]
+    found = best.max(axis=1) - np.where(np.isfinite(best), best, np.inf).min(axis=1)
+    return np.where(np.isfinite(found), found, 0.0)
+
+
+def steadied(weights: Array, spreads: Array, usual: float) -> Array:
+    """Weights at which nobody's scores have less spread than is usual, so that nobody's list gives way more.
+
+    Of somebody with a short history a model's scores may be close to each other, and any discount would outweigh them.
+    """
+    own = np.maximum(weights * spreads, np.finfo(np.float32).tiny)
+    return np.asarray(weights * np.maximum(1.0, usual / own) if usual > 0 else weights)
+
+
 def stake_of(split: Split) -> float:
     """The power: by how many per cent more is held out for validation where a user has one per cent more in train.
 

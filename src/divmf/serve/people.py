@@ -10,11 +10,11 @@ from scipy import sparse
 
 from divmf.data.split import Split
 from divmf.engine.arrays import Array
-from divmf.market.stakes import PRIOR, stake_of
+from divmf.market.stakes import PRIOR, spreads_of, stake_of, steadied
 from divmf.models.fold_in import fold_in
 from divmf.models.items import with_items
 from divmf.models.scorer import Factors, ItemItem, Scorer
-from divmf.train.people import Learnt, settings_by_epochs
+from divmf.train.people import Learnt, settings_by_epochs, usual_spread
 from divmf.train.runs import Run
 
 REMEMBERED = 20_000  # people folded in whose vectors are kept
@@ -67,6 +67,7 @@ class People:
         self.lengths = np.diff(split.train.matrix.indptr)
         self._folded: OrderedDict[bytes, Array] = OrderedDict()
         self._nobody = self._mean()
+        self._spread = usual_spread(model.scorer, split, self.power) if split.n_users else 0.0
 
     @property
     def n_items(self) -> int:
@@ -109,7 +110,7 @@ class People:
         """Somebody with such a history, folded into the model; history: numbers of items, each once, not empty."""
         weight = self._weight(len(history))
         if isinstance(self.model.scorer, ItemItem):
-            return Taste(NO_VECTOR, history, np.ones(len(history), dtype=np.float32), weight)
+            return self._steadied(Taste(NO_VECTOR, history, np.ones(len(history), dtype=np.float32), weight), history)
         history = np.sort(history)
         key = history.tobytes()
         vector = self._folded.get(key)
@@ -123,7 +124,14 @@ class People:
             vector = self._folded[key] = made.users[0]
             if len(self._folded) > REMEMBERED:
                 self._folded.popitem(last=False)
-        return Taste(vector, NOTHING, NO_VECTOR, weight)
+        return self._steadied(Taste(vector, NOTHING, NO_VECTOR, weight), history)
+
+    def _steadied(self, taste: Taste, history: Array) -> Taste:
+        """Somebody new, with a weight at which the list gives way no more than usual."""
+        scores = self.scores(taste)
+        scores[:, history] = -np.inf
+        (weight,) = steadied(np.array([taste.weight]), spreads_of(scores), self._spread)
+        return taste._replace(weight=float(weight))
 
     def scores(self, taste: Taste) -> Array:
         """The scores of somebody for all items.  (1, n_items) float32"""

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import numpy as np
+import torch
+from scipy import sparse
 
 from divmf.data.histories import Histories
 from divmf.data.split import Split
@@ -12,13 +14,15 @@ from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.market.chosen import Chosen
 from divmf.market.offer import Offer, respond_to
-from divmf.market.stakes import stake_of, stakes_of
+from divmf.market.stakes import spreads_of, stake_of, stakes_of, steadied
 from divmf.models.accuracy import best_items, scores_of
 from divmf.models.config import TrainConfig
 from divmf.models.fold_in import Known, fold_in
 from divmf.models.scorer import Factors, Scorer
 from divmf.models.steps import batch_shape, is_large, n_steps_of
 from divmf.ranking.lists import TopK
+from divmf.ranking.retrieval import blocks
+from divmf.ranking.select import fill_seen
 from divmf.train.runs import Run
 
 USUAL = TrainConfig()
@@ -100,8 +104,29 @@ def lists_of(
         items = best_items(theirs, people.met, k, everybody, penalty)
     else:
         offer = Offer.of(chosen.discount, slots, learnt.exposure)
-        items = respond_to(theirs, people.met, offer, weights_of(people, split, learnt.stake), k, out)
+        weights = weights_of(people, split, learnt.stake)
+        weights = steadied(weights, spreads(theirs, people.met, everybody), usual_spread(scorer, split, learnt.stake))
+        items = respond_to(theirs, people.met, offer, weights, k, out)
     return TopK(items, scores_of(theirs, everybody, items), people.user_ids, split.item_ids)
+
+
+SAMPLE = 256  # users of the training that say which spread of scores is usual
+
+
+def usual_spread(scorer: Scorer, split: Split, stake: float) -> float:
+    """The mean spread of the scores of some users of the training, evenly drawn, as much as they count."""
+    rows = np.unique(np.linspace(0, scorer.n_users - 1, min(SAMPLE, scorer.n_users)).round().astype(np.int64))
+    found = stakes_of(split.train.matrix, stake)[rows] * spreads(scorer, split.train.matrix, rows)
+    return float(found.mean())
+
+
+def spreads(scorer: Scorer, met: sparse.csr_array, rows: Array) -> Array:
+    """The spread of some people's scores of what they have not met.  (rows,)"""
+    found = np.empty(len(rows))
+    for block in blocks(len(rows), scorer.n_items):
+        scores = torch.from_numpy(scorer.scores(rows[block]))
+        found[block] = spreads_of(fill_seen(scores, rows[block], met, -np.inf).numpy())
+    return found
 
 
 def weights_of(people: Histories, split: Split, stake: float) -> Array:
