@@ -117,3 +117,16 @@ def test_the_command_lists_new_items(divmf: Any, split: Split, tmp_path: Path) -
     refused = divmf("recommend", tmp_path / "run", *flags, tmp_path / "bad.csv")
     assert refused.code == 2
     assert "bad.csv" in refused.err
+    (tmp_path / "rules.toml").write_text("")
+    refused = divmf("recommend", tmp_path / "run", *flags, tmp_path / "new.csv", "--rules", tmp_path / "rules.toml")
+    assert refused.code == 2
+    assert "--new-items and --rules do not go together" in refused.err
+
+
+def test_a_point_whose_lists_keep_rules_refuses_new_items(split: Split, tmp_path: Path) -> None:
+    rules = library.Rules(capacity={"count": 40})  # type: ignore[call-arg, arg-type]
+    chosen = library.DivMF(k=4, model="ease", diversity_epochs=1).fit(split, rules=rules).at(epoch=1)
+    chosen.save(tmp_path / "model")
+    for point in (chosen, library.load(tmp_path / "model")):
+        with pytest.raises(ValueError, match="keep rules, which do not know new items"):
+            point.with_items(by("like", split))

@@ -192,6 +192,8 @@ class Recommender:
         """
         if comm.size() > 1:
             raise ValueError(f"new items are for one process, and there are {comm.size()}; start one")
+        if self.learnt.ruled:
+            raise ValueError("the lists of this point keep rules, which do not know new items; train without rules=…")
         new, rho = NewItems.of(items, self.split), self.point.knob or 0.0
         scorer, split, chosen = grown(new, self.scoring, self.split, self.learnt, self.chosen, self.k, rho)
         model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS

@@ -79,6 +79,10 @@ def recommend(
     protect(output, [users, histories, new_items, exclude, items, catalog, rules], LISTS)
     if histories is not None and (users is not None or comm.size() > 1):
         raise ValueError("--histories is for people who were not in training, and for one process; leave --users out")
+    if new_items is not None and rules is not None:
+        raise ValueError(
+            "--new-items and --rules do not go together: rules do not know new items; leave one of them out"
+        )
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
     asked = read_rules(rules, catalog)
     if epoch is None and asked is None and seen == "all" and (run / "final" / "model.json").exists():

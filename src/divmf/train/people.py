@@ -36,6 +36,7 @@ class Learnt:
     exposure   what a showing counts (`--exposure`)
     stake      how much more the scores of active users count, as a power
     delta, level, steepness   of the bonus (`divmf.market.bonus`), for items that are new
+    ruled      whether the lists keep rules of a shop
     """
 
     name: str | None = None
@@ -45,13 +46,14 @@ class Learnt:
     delta: float = USUAL.delta
     level: float = USUAL.level
     steepness: float = USUAL.steepness
+    ruled: bool = False
 
     @classmethod
     def of(cls, run: Run, split: Split) -> Self:
         """As the run has it."""
         config = run.config
         stake = (stake_of(split) if config.stake is None else config.stake) if config.method == "market" else 0.0
-        market = (config.exposure, stake, config.delta, config.level, config.steepness)
+        market = (config.exposure, stake, config.delta, config.level, config.steepness, run.rules_file.exists())
         if run.choice is not None:
             return cls(run.choice["model"], run.choice["settings"], *market)
         if run.began_from is not None:

@@ -71,6 +71,7 @@ class LearntRow(TypedDict):
     delta: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     level: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     steepness: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    ruled: bool
 
 
 @with_config(KEPT)
