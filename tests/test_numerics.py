@@ -120,7 +120,7 @@ def test_the_market_takes_extreme_scores(kind: str, k: int, extreme: Split, tmp_
     model = divmf.diversify(lambda users: scores[users], extreme, run=tmp_path / "run", k=k, diversity_epochs=3)
     for point in model.curve.points:
         assert all(np.isfinite(value) for value in (*point.valid.values(), *point.test.values()))
-    items = model.at(epoch=0).lists(k).items
+    items = model.at(epoch=0).lists(k=k, seen="train+valid").items
     met = extreme.seen.toarray() > 0
     for user, row in enumerate(items):
         listed = row[row >= 0]

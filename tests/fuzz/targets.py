@@ -81,7 +81,7 @@ def check_lists(path: Path) -> None:
 
 def check_model(folder: Path) -> None:
     """Read a saved model or a run and make its lists."""
-    lists = load(folder).lists(3)
+    lists = load(folder).lists(k=3)
     assert lists.items.max() < lists.n_items
 
 
