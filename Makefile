@@ -16,6 +16,7 @@ test: lint
 faults: $(VENV)/.dev
 	$(BIN)/python tests/faults/faults.py --seed 0
 	$(BIN)/python tests/faults/launches.py --launches 60
+	DIVMF_TRIAL=whole $(BIN)/pytest -m slow tests/serve
 
 # changed files for every reader: drawn from a seed, tables of any types, and led by what they reach
 fuzz: $(VENV)/.fuzz
