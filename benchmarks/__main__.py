@@ -19,6 +19,8 @@ BENCHMARKS = {
     "marketplace": "market",
     "rerankers": "rerankers",
     "models": "models",
+    "strangers": "strangers",
+    "rules": "rules",
     "serve": "serve",
     "big": "big",
 }

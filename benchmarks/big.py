@@ -17,7 +17,7 @@ from benchmarks.big_market import write_market
 from benchmarks.side_by_side import table
 
 USERS, ITEMS, INTERACTIONS = 1_000_000, 20_000, 50_000_000
-METHOD = ("--accuracy", "bpr", "--method", "divmf")
+METHOD = ("--model", "bpr", "--method", "divmf")
 EPOCHS = ("--accuracy-epochs", "1", "--diversity-epochs", "1")
 GIGABYTE = 2**30 / 1e9  # what the kernel calls one, in 10⁹ bytes
 PHASES = ("reading", "accuracy epochs", "diversity epochs", "validation metrics")

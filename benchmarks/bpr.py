@@ -147,7 +147,7 @@ class Ours:
         from divmf.models.config import TrainConfig
         from divmf.models.epochs import initial_model, optimisers_of
 
-        config = TrainConfig(accuracy="bpr", learning_rate=rate)
+        config = TrainConfig(model="bpr", learning_rate=rate)
         model = initial_model(train.n_users, train.n_items, config)
         return cls(model, train, config, optimisers_of(model, config)["accuracy"])
 

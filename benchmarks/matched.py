@@ -1,8 +1,8 @@
-"""What a curve reaches at a loss of accuracy, with an interval: read off on test, resampling users.
+"""What a curve reaches at a loss of accuracy, or at an accuracy, with an interval: read off on test, resampling users.
 
 A curve's points are ordered from the model's own lists to the most even. Test nDCG along it is noisy, so it is first
-made to fall (isotonic regression: neighbours that do not are averaged); the point where it has fallen by the loss lies
-between two neighbours. What is reported is the best value of the metric up to there.
+made to fall (isotonic regression: neighbours that do not are averaged); the point where it has fallen to the accuracy
+in question lies between two neighbours. What is reported is the best value of the metric up to there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from benchmarks.frontier import BASES, Place, Points, methods_on
+from benchmarks.frontier import BASES, SEEDS, STRONG, Place, Points, methods_on
 from divmf.engine.arrays import Array
 
-LOSSES = (0.01, 0.05, 0.1, 0.2)
+LOSSES = (0.05, 0.1, 0.2, 0.4)
 METRICS = {"coverage": 1, "entropy": 1, "gini": -1}  # and whether more or less of it is better
 RESAMPLES = 400
-Key = tuple[str, str]  # base, method
+Pair = tuple[str, str]  # base, method
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,29 +41,27 @@ def weights_of(n_users: int, seed: int, resamples: int = RESAMPLES) -> Array:
     return np.array([np.ones(n_users), *drawn], dtype=np.float32)
 
 
-def cells(curves: Sequence[Points], bases: Sequence[Array], weights: Sequence[Array]) -> Cells:
-    """A method's cells, averaged over seeds.
+def cells(curves: Sequence[Points], weights: Array) -> Cells:
+    """A method's cells at `LOSSES` from where each curve begins, averaged over curves of several seeds.
 
-    bases: for each seed, the users' nDCG that the loss is counted from; weights: for each seed, as `weights_of` gives
+    weights: as `weights_of` gives them; the same users in all seeds, for they are who is drawn
     """
-    each = [read_off(curve, base, weight) for curve, base, weight in zip(curves, bases, weights, strict=True)]
-    mean = np.mean(each, axis=0)
+    mean = np.mean([read_off(curve, weights) for curve in curves], axis=0)
     return Cells(mean[0], mean[1:])
 
 
-def read_off(curve: Points, base: Array, weights: Array) -> Array:
+def read_off(curve: Points, weights: Array) -> Array:
     """The metrics at each loss, for each weighting of the users.  (n_weightings, n_losses, n_metrics)"""
-    users = weights.sum(axis=1)
-    kept = (weights @ curve.ndcg.T) / users[:, None]  # (n_weightings, n_points)
-    start = weights @ base.astype(np.float32) / users  # (n_weightings,)
+    kept = (weights @ curve.ndcg.T) / weights.sum(axis=1)[:, None]  # (n_weightings, n_points)
+    return np.array([values_at(curve, ndcg, [(1 - loss) * ndcg[0] for loss in LOSSES]) for ndcg in kept])
+
+
+def values_at(curve: Points, ndcg: Array, targets: Sequence[float]) -> Array:
+    """The metrics where a curve of these nDCG has fallen to each target.  (n_targets, n_metrics)"""
+    falling = isotonic_regression(ndcg, increasing=False).x
+    places = [place_of(falling, target) for target in targets]
     best = [sign * np.maximum.accumulate(sign * getattr(curve, name)) for name, sign in METRICS.items()]
-    found = np.empty((len(weights), len(LOSSES), len(METRICS)))
-    for row, ndcg in enumerate(kept):
-        falling = isotonic_regression(ndcg, increasing=False).x
-        places = [place_of(falling, (1 - loss) * start[row]) for loss in LOSSES]
-        for column, values in enumerate(best):
-            found[row, :, column] = np.interp(places, np.arange(len(values)), values)
-    return found
+    return np.stack([np.interp(places, np.arange(len(values)), values) for values in best], axis=1)
 
 
 def place_of(falling: Array, target: float) -> float:
@@ -92,20 +90,35 @@ def verdict(mine: Cells, others: Mapping[str, Cells], loss: int, metric: int) ->
     return "tied", strongest
 
 
-def table_of(name: str, folder: Path, seeds: Sequence[int], k: int, frame: str) -> dict[Key, Cells]:
-    """The cells of every method in a frame: on the shared model alone, or on either, the loss counted from BPR's."""
-    bases = ["softmax"] if frame == "shared" else list(BASES)
-    start = [start_of(name, bases[-1], seed, folder, k) for seed in seeds]
-    weights = [weights_of(len(start[0]), seed=0)] * len(seeds)  # the same users in all seeds: they are who is drawn
-    made = {}
-    for base in bases:
-        for method in methods_on(base):
-            files = [Place(name, base, seed, folder).file(method, k) for seed in seeds]
-            if all(file.exists() for file in files):
-                made[base, method] = cells([Points.load(file) for file in files], start, weights)
+def seeds_of(name: str, base: str, folder: Path, k: int) -> list[int]:
+    """The seeds for which the market and all of its strongest rivals are made."""
+    places = [Place(name, base, seed, folder) for seed in SEEDS]
+    return [place.seed for place in places if all(place.file(method, k).exists() for method in ("market", *STRONG))]
+
+
+def table_of(name: str, base: str, folder: Path, k: int) -> dict[str, Cells]:
+    """The cells of every method on a base model that is made for all of `seeds_of`; none where that is empty."""
+    seeds, made = seeds_of(name, base, folder, k), {}
+    for method in methods_on(base) if seeds else ():
+        files = [Place(name, base, seed, folder).file(method, k) for seed in seeds]
+        if all(file.exists() for file in files):
+            curves = [Points.load(file) for file in files]
+            made[method] = cells(curves, weights_of(curves[0].ndcg.shape[1], seed=0))
     return made
 
 
-def start_of(name: str, base: str, seed: int, folder: Path, k: int) -> Array:
-    """The users' test nDCG of the model itself: what every curve on it begins with."""
-    return np.asarray(Points.load(Place(name, base, seed, folder).file("market", k)).ndcg[0])
+def pairs_of(name: str, folder: Path, k: int, seed: int = 0) -> dict[Pair, Points]:
+    """The curves of every base model and method of a seed, the market's first."""
+    found = {}
+    for base in BASES:
+        for method in methods_on(base):
+            file = Place(name, base, seed, folder).file(method, k)
+            if file.exists():
+                found[base, method] = Points.load(file)
+    return dict(sorted(found.items(), key=lambda entry: entry[0][1] != "market"))
+
+
+def at_accuracy(pairs: Mapping[Pair, Points], level: float) -> dict[Pair, Array]:
+    """The metrics of each pair where its test nDCG is at a level; pairs that are never so accurate have none."""
+    means = {pair: made.ndcg.mean(axis=1) for pair, made in pairs.items()}
+    return {pair: values_at(made, means[pair], [level])[0] for pair, made in pairs.items() if means[pair][0] >= level}

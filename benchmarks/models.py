@@ -40,7 +40,8 @@ def ndcg_of(scorer: Any, held_out: Any, seen: Any) -> float:
 
 def kinds(name: str, seed: int) -> list[str]:
     """Rows of the table: each kind of model with its settings chosen, then auto among them all."""
-    from divmf.models.auto import ARMS, choose, told
+    from divmf.models.auto import choose
+    from divmf.models.searches import ARMS, told
 
     split, rows = split_of(name, seed), []
     for label, candidates in [*((arm, [arm]) for arm in ARMS), ("**auto**", list(ARMS))]:

@@ -18,6 +18,7 @@ from benchmarks.side_by_side import table
 
 DATASETS, SEEDS, K = ("ml-1m", "epinions-15", "lastfm-15"), (0, 1, 2), 5
 EPOCHS = 80
+LOST = np.linspace(0, 0.2, 21)  # the losses that a curve is judged by
 RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
@@ -94,7 +95,7 @@ def diversity(folder: Path, seeds: tuple[int, ...]) -> None:
             areas = {}
             for method in ("market", "divmf"):
                 found_points = curve(method, base, split, K, chosen(place, method, base, split), part="valid")
-                areas[method] = over_losses(found_points.ndcg.mean(axis=1), 1 - found_points.gini)
+                areas[method] = over_losses(found_points.ndcg.mean(axis=1), 1 - found_points.gini, LOST)
             for rate in (0.001, 0.003):
                 made = {
                     "divmf, item bias trained": with_bias(base.weights, split, rate),
@@ -102,7 +103,7 @@ def diversity(folder: Path, seeds: tuple[int, ...]) -> None:
                 }
                 for way, points in made.items():
                     kept, uneven = np.array(list(points)).T
-                    areas[f"{way}, rate {rate}"] = over_losses(kept, 1 - uneven)
+                    areas[f"{way}, rate {rate}"] = over_losses(kept, 1 - uneven, LOST)
             for way, even in areas.items():
                 found.setdefault(way, []).append(even)
         rows += [[name, way, f"{np.mean(areas):.4f}", f"{np.std(areas, ddof=1):.4f}"] for way, areas in found.items()]

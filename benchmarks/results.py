@@ -1,49 +1,43 @@
-"""`make results`: every method on five datasets, three seeds, two lengths of lists, as docs/results.md and pictures.
+"""`make results`: the market and its rivals on five datasets and four models, as docs/results.md and pictures.
 
-With `--held one`, one item of every user is held out instead of a fifth: docs/results-one.md.
-
-Curves are made in results/ (what is there is not made again), then the paper's experiments on four datasets, then the
-page is written.
+Curves are made in results/ (what is there is not made again), then the page is written of what is there: it says which
+datasets, seeds, lengths of lists and methods these are. `--page` writes the page alone; `--paper` makes the paper's
+experiments, too, which take hours; without it, their section stays as it stands in the page.
 """
 
 import argparse
 import importlib.metadata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import paper
+from benchmarks import levels, paper, strangers
 from benchmarks.frontier import (
     BASES,
     DATASETS,
-    HELD_OUT,
+    FIXED,
     KS,
-    MOST,
     SEEDS,
-    WIDEST,
+    STRONG,
+    VECTORS,
     WIDTHS,
     Place,
     Points,
+    jobs,
     make_curves,
     methods_on,
-    places,
 )
-from benchmarks.matched import LOSSES, METRICS, Cells, Key, start_of, table_of, verdict
+from benchmarks.matched import LOSSES, METRICS, Cells, seeds_of, table_of, verdict
 from benchmarks.readme import write_table
 from divmf.engine.files import read_json
-from divmf.models.config import SOFTMAX_RATE
-from divmf.ranking.curve import Curve, Point
-from divmf.reports.chart_files import save_chart
-from divmf.reports.charts import curve_chart
-from divmf.train.runs import Run
 
 ROOT = Path(__file__).parent.parent
-NAMES = {"divmf": "DivMF", "market": "market"}
-DEFAULT = ("softmax", "market")
-PAGES = {"fifth": "results.md", "one": "results-one.md"}
+COMPARED = [base for base in BASES if base != "auto"]
+PAPER = "## The paper's claims, tried again"
 
 
 def main() -> None:
@@ -51,188 +45,232 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*DATASETS, []], help="datasets; all if none is named")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many")
-    parser.add_argument("--held", action="append", choices=list(HELD_OUT), help="what is held out; a fifth if not said")
+    parser.add_argument("--page", action="store_true", help="write the page of the curves that are there")
+    parser.add_argument("--paper", action="store_true", help="make the paper's experiments as well")
     parser.add_argument("--folder", type=Path, default=ROOT / "results", help="where curves are kept")
     asked = parser.parse_args()
-    names, seeds = asked.names or list(DATASETS), SEEDS[: asked.seeds]
-    # a part must not take the place of the whole
-    whole = not asked.names and len(seeds) == len(SEEDS)
-    for held in asked.held or ["fifth"]:
-        folder = asked.folder / held
-        make_curves(places(folder, names, seeds), lambda line: print(line, flush=True))
-        file = (ROOT / "docs" if whole else asked.folder) / PAGES[held]
-        text = page(folder, names, seeds, file.parent / "img")
-        if whole and held == "fifth":
-            write_table(ROOT / "README.md", folder, seeds)
-            paper.reproduce(asked.folder / "reproduce")
-            text += "\n" + paper.section(asked.folder / "reproduce", file.parent / "img") + "\n"
-        file.write_text(text)
-        print(file)
+    folder = asked.folder / "fifth"
+    if not asked.page:
+        asked_jobs = jobs(folder, asked.names or list(DATASETS), SEEDS[: asked.seeds])
+        make_curves(asked_jobs, lambda line: print(line, flush=True))
+    file = ROOT / "docs" / "results.md"
+    if asked.paper:
+        paper.reproduce(asked.folder / "reproduce")
+        section = paper.section(asked.folder / "reproduce", file.parent / "img") + "\n"
+    else:
+        section = PAPER + file.read_text().partition(PAPER)[2]
+    file.write_text(page(folder, file.parent / "img") + "\n\n" + section)
+    write_table(ROOT / "README.md", folder, summary(folder))
+    print(file)
 
 
-def page(folder: Path, names: Sequence[str], seeds: Sequence[int], images: Path) -> str:
-    """The whole of it, for what is held out in this folder."""
-    sections, standing = [], {frame: Counter[tuple[str, str]]() for frame in FRAMES}
-    for name in names:
-        found = [seed for seed in seeds if (Place(name, "bpr", seed, folder).run / "done").exists()]
-        sections.append(about(name, folder, found))
-        image = f"curves-{name}{'' if folder.name == 'fifth' else '-one'}.png"
-        draw(name, folder, images / image)
-        sections.append(f"![{DATASETS[name][0]}: accuracy against diversity](img/{image})")
-        for frame, text in FRAMES.items():
-            tables = {k: table_of(name, folder, found, k, frame) for k in KS}
-            for made in tables.values():
-                count(name, made, standing[frame])
-            sections += [f"### {DATASETS[name][0]}: {text}", *(metric_table(metric, tables) for metric in METRICS)]
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("divmf", "torch", "numba", "polars"))
-    few, many = min(WIDEST.values()), max(WIDEST.values())
-    fewer, more = (", ".join(name for name, most in WIDEST.items() if most == width) for width in (few, many))
-    introduction = INTRODUCTION.format(
-        held=HELD_OUT[folder.name],
-        names=len(names), seeds=len(seeds), widths=", ".join(str(width) for width in WIDTHS if width <= MOST),
-        fewer=fewer, few=few, more=more, many=many,
-    )  # fmt: skip
-    return "\n\n".join([introduction, summary(standing, names), *sections, f"Made with {versions}.\n"])
+class Cell(NamedTuple):
+    """How the market stands in one cell of the tables, beside the strongest of the others."""
+
+    dataset: str
+    base: str
+    k: int
+    metric: str
+    loss: float
+    standing: str
+    value: float
+    rival: str
+    rival_value: float
 
 
-FRAMES = {
-    "shared": "loss from the shared model, MF by softmax",
-    "bpr": "loss from MF by BPR, on either model",
-}
+@cache
+def tables(folder: Path) -> dict[tuple[str, str, int], dict[str, Cells]]:
+    """The cells of all methods for each dataset, base model and k that is made."""
+    keys = [(name, base, k) for name in DATASETS for base in COMPARED for k in KS]
+    found = {(name, base, k): table_of(name, base, folder, k) for name, base, k in keys}
+    return {key: table for key, table in found.items() if table}
 
 
-DRAWN = ("market", "divmf", "kwon", "karakaya", "fairmatch", "uimatch", "bayes_rule", "sinkhorn", "fairrec")
+def standings(folder: Path) -> Iterator[Cell]:
+    """Every cell that is made."""
+    for (name, base, k), table in tables(folder).items():
+        others = {method: made for method, made in table.items() if method != "market"}
+        for row, loss in enumerate(LOSSES):
+            for column, metric in enumerate(METRICS):
+                how, rival = verdict(table["market"], others, row, column)
+                values = [float(table[method].value[row, column]) for method in ("market", rival)]
+                yield Cell(name, base, k, metric, loss, how, values[0], rival, values[1])
 
 
-def draw(name: str, folder: Path, file: Path) -> None:
-    """The curves of seed 0 on the softmax model, k = 5: the paper's four, and the strongest of the others."""
-    place = Place(name, "softmax", 0, folder)
-    loaded = {method: Points.load(place.file(method, 5)) for method in DRAWN if place.file(method, 5).exists()}
-    file.parent.mkdir(exist_ok=True)
-    save_chart(curve_chart({NAMES.get(method, method): curve_of(made) for method, made in loaded.items()}, k=5), file)
+def summary(folder: Path) -> str:
+    """All cells in a sentence."""
+    cells = list(standings(folder))
+    counts = Counter(cell.standing for cell in cells)
+    seeds = max(len(seeds_of(*key[:2], folder, key[2])) for key in tables(folder))
+    datasets, bases, ks = (list(dict.fromkeys(map(str, column))) for column in list(zip(*tables(folder), strict=True)))
+    return (
+        f"Of {len(cells)} cells ({', '.join(DATASETS[name][0] for name in datasets)}; models {', '.join(bases)};"
+        f" k = {' and '.join(ks)}; seeds: {seeds}; three metrics; losses of 5, 10, 20 and 40%), the market is"
+        f" clearly best on the same model in {counts['best']}, not distinguishable from the best in {counts['tied']}"
+        f" and behind in {counts['behind']}; not every combination is made, the page says which."
+    )
 
 
-def curve_of(points: Points) -> Curve:
-    """The test metrics of the points as a curve."""
-    rows = zip(points.knob, points.coverage, points.entropy, points.gini, points.ndcg.mean(axis=1), strict=True)
-    made = []
-    for number, (knob, *values) in enumerate(rows):
-        test = dict(zip((*METRICS, "ndcg"), map(float, values), strict=True))
-        made.append(Point("setting" if number else "accuracy", number, test, test, knob=float(knob)))
-    return Curve(tuple(made))
+def page(folder: Path, images: Path) -> str:
+    """The whole of it, but for the paper's experiments."""
+    cells = list(standings(folder))
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("divmf", "irspack", "implicit"))
+    parts = [introduction(), made(folder), same_model(cells), behind(cells)]
+    parts += [levels.section(folder, images), strangers.section(folder.parent)]
+    for name in DATASETS:
+        parts += list(details(name, folder))
+    return "\n\n".join([*parts, f"Made with {versions}."])
 
 
-def count(name: str, table: Mapping[Key, Cells], standing: Counter[tuple[str, str]]) -> None:
-    """How the default stands in the cells of 5, 10 and 20%."""
-    others = {" on ".join(key): made for key, made in table.items() if key != DEFAULT and key[1] != "market"}
-    for loss in range(1, len(LOSSES)):
-        for metric in range(len(METRICS)):
-            standing[name, verdict(table[DEFAULT], others, loss, metric)[0]] += 1
+def introduction() -> str:
+    """What is compared, and how."""
+    fixed = ", ".join(
+        f"{method} ({told(settings)})" for method, settings in FIXED.items() if settings and method != "divmf"
+    )
+    widths = " or ".join(map(str, WIDTHS[1:]))
+    return INTRODUCTION.format(fixed=fixed, widths=widths)
 
 
-def summary(standing: Mapping[str, Counter[tuple[str, str]]], names: Sequence[str]) -> str:
-    """The default against all others, cell by cell."""
+def made(folder: Path) -> str:
+    """Which datasets, models, lengths, seeds and methods the tables are of."""
+    lines, none = ["| dataset | model | k | seeds | methods not made |", "|---|---|---|---|---|"], []
+    for name, base, k in ((name, base, k) for name in DATASETS for base in COMPARED for k in KS):
+        title = DATASETS[name][0]
+        if (table := tables(folder).get((name, base, k))) is None:
+            none.append(f"{title}, {base}, k = {k}")
+            continue
+        left = ", ".join(method for method in methods_on(base) if method not in table) or "–"
+        seeds = ", ".join(map(str, seeds_of(name, base, folder, k)))
+        lines.append(f"| {title} | {base} | {k} | {seeds} | {left} |")
+    missing = f"No tables are made of: {'; '.join(none)}." if none else "Everything is made."
+    return "\n".join(["## What is in the tables", "", MADE, "", *lines, "", missing])
+
+
+def same_model(cells: list[Cell]) -> str:
+    """The market against all others on the same model, cell by cell."""
+    lines = ["## On the same model", "", SAME, "", "| model | dataset | clearly best | not distinguishable | behind |",
+             "|---|---|---|---|---|"]  # fmt: skip
+    for base in [*COMPARED, "all"]:
+        of_base = [cell for cell in cells if base in (cell.base, "all")]
+        for name in [*dict.fromkeys(cell.dataset for cell in of_base if base != "all"), "all"]:
+            counts = Counter(cell.standing for cell in of_base if name in (cell.dataset, "all"))
+            if not (total := counts.total()):
+                continue
+            shown = " | ".join(f"{counts[how]} ({counts[how] / total:.0%})" for how in ("best", "tied", "behind"))
+            title = "**all**" if name == "all" else DATASETS[name][0]
+            lines.append(f"| {f'**{base}**' if base == 'all' else base} | {title} | {shown} |")
+    by_metric = {metric: Counter(cell.standing for cell in cells if cell.metric == metric) for metric in METRICS}
+    metrics = "; ".join(
+        f"{metric} {n['best']} clearly best, {n['tied']} not distinguishable, {n['behind']} behind"
+        for metric, n in by_metric.items()
+    )
+    return "\n".join([*lines, "", f"By metric: {metrics}."])
+
+
+def behind(cells: list[Cell]) -> str:
+    """Where the market is behind, and where it is level with another value than the best possible."""
+    worse = [cell for cell in cells if cell.standing == "behind"]
+    if not worse:
+        return "The market is behind no rival in any of these cells."
     lines = [
-        "## Where the default stands",
+        "The cells in which it is behind:",
         "",
-        "Cells (dataset × k × metric × loss of 5, 10, 20%) in which softmax + market is clearly better than every other"
-        " method (the interval of every paired difference on its side), not distinguishable from the best, or clearly"
-        " behind some other:",
-        "",
-        "| | dataset | clearly best | not distinguishable | behind |",
-        "|---|---|---|---|---|",
+        "| dataset | model | k | loss | metric | market | rival |",
+        "|---" * 7 + "|",
     ]
-    for frame, counts in standing.items():
-        for name in [*names, "all"]:
-            found = [sum(n for (where, how), n in counts.items() if how == kind and name in (where, "all"))
-                     for kind in ("best", "tied", "behind")]  # fmt: skip
-            shown = " | ".join(f"{n} ({n / max(1, sum(found)):.0%})" for n in found)
-            title = f"**{name}**" if name == "all" else DATASETS[name][0]
-            lines.append(f"| {FRAMES[frame]} | {title} | {shown} |")
-    return "\n".join(lines)
+    lines += [
+        f"| {DATASETS[cell.dataset][0]} | {cell.base} | {cell.k} | {cell.loss:.0%} | {cell.metric} | {cell.value:.4f} |"
+        f" {cell.rival} {cell.rival_value:.4f} |"
+        for cell in worse
+    ]
+    return "\n".join([*lines, "", WHY_BEHIND])
 
 
-def metric_table(metric: str, tables: Mapping[int, Mapping[Key, Cells]]) -> str:
+def details(name: str, folder: Path) -> Iterator[str]:
+    """All figures of a dataset."""
+    of_name = {(base, k): table for (there, base, k), table in tables(folder).items() if there == name}
+    if not of_name:
+        return
+    yield f"## {DATASETS[name][0]}"
+    for base in dict.fromkeys(base for base, _ in of_name):
+        by_k = {k: of_name[base, k] for k in KS if (base, k) in of_name}
+        yield f"### {DATASETS[name][0]}, {base}"
+        yield about(name, base, folder, list(by_k))
+        yield from (metric_table(metric, by_k) for metric in METRICS)
+
+
+def about(name: str, base: str, folder: Path, ks: list[int]) -> str:
+    """The accuracy of the model, and the settings chosen."""
+    starts = []
+    for k in ks:
+        files = [Place(name, base, seed, folder).file("market", k) for seed in seeds_of(name, base, folder, k)]
+        starts.append(f"nDCG@{k} {np.mean([Points.load(file).ndcg[0].mean() for file in files]):.4f}")
+    known = read_json(Place(name, base, 0, folder).settings)
+    said = "; ".join(f"{method} {told(found)}" for method, found in known.items() if method not in FIXED)
+    text = f"{BASES[base]}, on test: {', '.join(starts)}. Settings chosen on validation: {said}."
+    if base in VECTORS and all("divmf" in tables(folder)[name, base, k] for k in ks):
+        points = Points.load(Place(name, base, 0, folder).file("divmf", ks[0])).ndcg.mean(axis=1)
+        text += f" DivMF's curve (k = {ks[0]}) ends where {1 - points[-1] / points[0]:.0%} of nDCG is lost."
+    return text
+
+
+def told(settings: Mapping[str, Any]) -> str:
+    """Settings in words."""
+    return ", ".join(f"{key} {value}" for key, value in settings.items())
+
+
+def metric_table(metric: str, by_k: Mapping[int, Mapping[str, Cells]]) -> str:
     """One metric of all methods, for each k and loss, ± half the interval; the best in bold."""
     column, sign = list(METRICS).index(metric), METRICS[metric]
-    heads = [f"k={k}, {loss:.0%}" for k in tables for loss in LOSSES]
+    heads = [f"k={k}, {loss:.0%}" for k in by_k for loss in LOSSES]
     lines = [f"**{metric.capitalize()}**", "", f"| | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
-    keys = list(dict.fromkeys(key for table in tables.values() for key in table))
-    several = len({base for base, _ in keys}) > 1
-    best = {k: np.max([sign * made.value[:, column] for made in table.values()], axis=0) for k, table in tables.items()}
-    for key in keys:
+    best = {k: np.max([sign * made.value[:, column] for made in table.values()], axis=0) for k, table in by_k.items()}
+    for method in dict.fromkeys(method for table in by_k.values() for method in table):
         shown = []
-        for k, table in tables.items():
-            if key not in table:  # not made yet
+        for k, table in by_k.items():
+            if method not in table:
                 shown += ["–"] * len(LOSSES)
                 continue
-            low, high = table[key].interval()
-            for loss, value in enumerate(table[key].value[:, column]):
+            low, high = table[method].interval()
+            for loss, value in enumerate(table[method].value[:, column]):
                 text = f"{value:.3f}"
                 bold = f"**{text}**" if sign * value >= best[k][loss] else text
                 shown.append(f"{bold} ± {(high - low)[loss, column] / 2:.3f}")
-        method = NAMES.get(key[1], key[1])
-        lines.append(f"| {method}{f' on {key[0]}' if several else ''} | {' | '.join(shown)} |")
+        lines.append(f"| {'DivMF' if method == 'divmf' else method} | {' | '.join(shown)} |")
     return "\n".join(lines)
-
-
-def about(name: str, folder: Path, seeds: Sequence[int]) -> str:
-    """The data, and the models that every method starts from."""
-    lines = [f"## {DATASETS[name][0]}", ""]
-    for base in BASES:
-        runs = [Run.open(Place(name, base, seed, folder).run) for seed in seeds]
-        data = read_json(runs[0].config_file)["data"]
-        ndcg = [np.mean([start_of(name, base, seed, folder, k) for seed in seeds]) for k in KS]
-        if base == "softmax":
-            l2 = ", ".join(f"{run.tuned['l2']:.3g}" for run in runs)
-            rates = ", ".join(f"{run.tuned.get('learning_rate', SOFTMAX_RATE):.3g}" for run in runs)
-            lines.append(
-                f"{data['users']:,} users, {data['items']:,} items, {len(seeds)} seeds. λ chosen: {l2}; learning rates:"
-                f" {rates}."
-            )
-        at = ", ".join(f"nDCG@{k} {value:.4f}" for k, value in zip(KS, ndcg, strict=True))
-        lines.append(f"MF by {base} on test: {at}.")
-        chosen = Place(name, base, 0, folder).settings
-        if chosen.exists():
-            lines.append(f"Settings chosen on validation: {in_words(read_json(chosen)) or 'the defaults'}.")
-        every = [Place(name, base, seed, folder) for seed in seeds]
-        if left := [method for method in methods_on(base)
-                    if not all(place.file(method, k).exists() for place in every for k in KS)]:  # fmt: skip
-            lines.append(f"**Not made yet on this model: {', '.join(NAMES.get(method, method) for method in left)}.**")
-    return "\n".join(lines)
-
-
-def in_words(settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """The settings of each method that are not the usual ones."""
-    usual = {"candidates": WIDTHS[0]}
-    said = {
-        method: ", ".join(f"{key} {value}" for key, value in found.items() if usual.get(key) != value)
-        for method, found in settings.items()
-    }
-    return "; ".join(f"{method} {words}" for method, words in said.items() if words)
 
 
 INTRODUCTION = """# Results
 
-Every method on the lists of the same MF model (32 dimensions): {names} datasets, {seeds} seed(s) (each with its own
-models and, where it is drawn, its own split), lists of 5 and 10. `market` is the exposure market, the default;
-`DivMF` is the paper's diversity phase; the others are rerankers, which choose from candidates. Two frames, so that
-the gain of a better model and of a better way to diversify it are not mixed: first all methods on the softmax model,
-the loss counted from it; then methods on either model, the loss counted from MF by BPR.
+Two questions. **On the same model**: which method makes the lists of a given model most diverse at a given loss of
+accuracy? **On the scale of accuracy itself**: which model and method together are most diverse at a given accuracy?
+`market` is the exposure market, the default; `DivMF` is the paper's diversity phase, which trains vectors and so
+exists for the models trained here by epochs; the others are rerankers, which choose from candidates. The models are
+EASE with its λ chosen on validation, iALS of an independent library (irspack, 128 dimensions, alpha0 0.5, reg 0.005),
+MF by softmax with 32 dimensions, and MF by BPR with the paper's settings.
 
-Here {held}. What a curve reaches at a loss depends on how well the loss is known: one item a
-user, as in the paper, tells it badly; a fifth of all holds three to thirty times as many to hit.
+A fifth of every user's interactions is held out for the test and a tenth for validation, drawn at random. A cell is
+the value of the metric on test where the method's curve has lost so much **test nDCG** of its own model (the best
+value up to there; the end of the curve if it never loses so much), averaged over seeds, ± half a 95% interval over
+resampled users. The market goes on until 45% are lost; rerankers to the end of their grid; DivMF for 200 epochs at the
+most, so that it may end earlier. The market has its default settings everywhere. Settings of a reranker other than its
+knob are chosen on validation (seed 0, k = 5; the mean of coverage, entropy and 1 − Gini over losses of 0 to 40%): its
+variants with 100 candidates a user, then the best of them with {widths} candidates (FairRec up to 3000).
+Methods that take long have fixed settings, which may understate them: {fixed};
+DivMF unmasks 500 items.
 
-What stands in a cell is the value of the metric on test where the method's curve has lost so much **test nDCG** (the
-best value up to there; the end of the curve if it never loses so much: those of the market and DivMF go on until a
-quarter is lost from both models, unless they end before), averaged over seeds, ± half a 95% interval over resampled
-users: how well accuracy is known decides how well the place on the curve is. A method's settings other than its knob
-are chosen on validation (seed 0, k = 5; the mean of coverage, entropy and 1 − Gini over losses of 0 to 20%) and used
-for all seeds and k. One of a reranker's is how many candidates a user it chooses from, the best of {widths}
-({fewer} to {few}: they take too long; {more} to {many}). Prices, too, are solved for the lists that are measured,
-with the stakes of users as validation has them. At 1% little can be told from noise. One command makes it all:
+    make results                          # all curves: many hours on two cores
+    python -m benchmarks.results --page   # the page of the curves that are there"""
 
-    make results"""
+MADE = f"""The market and its strongest rivals ({", ".join(STRONG)}) come first, then the other
+methods. A model and length of lists is in the tables if all of the former are made; what is not made is in no table and
+no count."""
+
+SAME = """Cells (dataset × k × metric × loss of 5, 10, 20 and 40%) in which the market is clearly better than every
+other method on the same model (the interval of every paired difference is on its side), not distinguishable from the
+best, or clearly behind some other. A coverage of 1.000 on both sides is not distinguishable."""
+
+WHY_BEHIND = ""
 
 
 if __name__ == "__main__":

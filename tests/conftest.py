@@ -148,7 +148,8 @@ def look_at() -> Callable[[Path, int, str, int], None]:
     if chromium is None:
         pytest.skip("needs Chromium (apt-get install chromium)")
 
-    def look(page: Path, charts: int, scheme: str, width: int) -> None:
+    def look(page: Path, charts: int, scheme: str, width: int, method: int | None = None) -> None:
+        """method: the place in the first legend of a method that is left alone by a click."""
         with sync_api.sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
             tab = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
@@ -175,6 +176,14 @@ def look_at() -> Callable[[Path, int, str, int], None]:
             assert "rgb(0, 0, 0)" not in tab.evaluate(fills)  # unreadable on a dark page
             title = "getComputedStyle(document.querySelector('.chart .role-axis-title text')).fill"
             assert tab.evaluate(title) == {"light": "rgb(34, 38, 43)", "dark": "rgb(232, 230, 225)"}[scheme]
+            if method is not None:
+                tab.locator(".role-legend-symbol path").nth(method).scroll_into_view_if_needed()
+                box = tab.locator(".role-legend-symbol path").nth(method).bounding_box()
+                tab.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+                tab.wait_for_timeout(300)
+                first = "document.querySelector('.chart').querySelectorAll('.mark-line path')"
+                shown = tab.evaluate(f"[...{first}].map(line => Number(line.getAttribute('opacity')))")
+                assert sorted(shown) == [0.06] * 9 + [1] * 3  # one of four methods, in three panels
             browser.close()
 
     return look

@@ -120,7 +120,7 @@ def sampled_steps(split: Split) -> dict[str, list[Array]]:
                 (on_all_rows, "dense"), (on_touched_rows, "rows"), (by_autograd, "dense"), (by_autograd, "rows"),
             ):  # fmt: skip
                 config = TrainConfig(  # type: ignore[arg-type]
-                    accuracy=accuracy, shuffle=shuffle, batch=batch, adam=adam, negatives=2, l2=0.01
+                    model=accuracy, shuffle=shuffle, batch=batch, adam=adam, negatives=2, l2=0.01
                 )
                 model = some_model(split)
                 optimiser = optimisers_of(model, config)["accuracy"]

@@ -27,6 +27,8 @@ RULE = [
 ]
 # the fluent data.leave_one_out(), promised by the public surface, calls a function of a module that needs interactions
 ALLOWED = {("data.interactions", "data.split")}
+# curve.chart(), promised likewise, is drawn where charts are
+DRAWN = ("ranking.curve", "reports.drawing")
 
 
 def name_of(path: Path) -> str:
@@ -68,12 +70,12 @@ def test_packages_import_only_those_below_them() -> None:
         for other in imported(path)
         if room(here) in level and room(other) != room(here) and level[room(other)] < level[room(here)]
     }
-    assert not upward
+    assert upward == {DRAWN}
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     below = {
-        here: {other for other in imported(path) if other != here and (here, other) not in ALLOWED}
+        here: {other for other in imported(path) if other != here and (here, other) not in {*ALLOWED, DRAWN}}
         for here, path in MODULES.items()
         if here not in ("__init__", "__main__")
     }

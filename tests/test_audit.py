@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from math import log
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from divmf.data.split import Split
 from divmf.ranking.bootstrap import mean_estimates
 from divmf.ranking.curve import Point
 from divmf.ranking.lists import TopK
-from divmf.ranking.metrics import compare, evaluate
-from divmf.reports.audit import figures, sections
+from divmf.ranking.metrics import Estimate, compare, evaluate
+from divmf.reports.audit import cost, figures, sections
 from divmf.reports.audit_files import document_of, exposure_table, reranker_table
 from divmf.reports.audit_numbers import LeftOut, Subject, Trial, accuracy, in_words, kept, knobs, trials
 from divmf.reports.findings import Findings
@@ -204,6 +205,19 @@ def test_a_bisection_finds_the_setting_that_a_whole_sweep_finds(crossing: int) -
     assert few <= 1 + 4 + 1 < many
 
 
+def test_a_reranker_that_costs_a_tenth_of_the_accuracy_is_proposed_only_where_all_do(found: Findings) -> None:
+    evenest, second, *_ = [trial for trial in found.by_evenness if trial.picked.test["kept"] < 1]
+    cheap = dict.fromkeys((trial.method for trial in found.trials), Estimate(0.0, 0.0, 0.0))
+    dear = Estimate(-0.5, -0.6, -0.4)
+    levels = {"ndcg": Estimate(1.0, 0.9, 1.1), "hit": Estimate(1.0, 0.9, 1.1)}
+    priced = replace(found, accuracy=levels, losses=cheap | {evenest.method: dear})
+    assert replace(priced, losses=cheap).best is evenest
+    assert priced.best is second
+    all_dear = replace(priced, losses=dict.fromkeys(cheap, dear))
+    assert all_dear.best is evenest
+    assert "Every reranker loses more than 10% of the accuracy here" in cost(all_dear, evenest.method)
+
+
 @pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 seconds"), (42, "42 seconds"), (600, "10 minutes"),
                                                 (9000, "2 hours")])  # fmt: skip
 def test_durations_are_written_for_people(seconds: float, words: str) -> None:
@@ -285,7 +299,7 @@ def test_with_candidates_and_a_test_the_page_says_what_reranking_costs(divmf: An
     arguments = ["audit", lists, "--catalog", items, "-o", tmp_path / "r.html", "-k", 1, "--test", test]
     done = divmf(*arguments, "--replace", "100%", "--budget", 1000, "--json")
     assert done.code == 0
-    assert "1 people" in done.err
+    assert "1 users" in done.err
     assert done.json["hit"] == pytest.approx(1 / 3)
     best = next(iter(done.json["rerankers"].values()))
     assert best["gini"] < done.json["gini"]
@@ -293,8 +307,8 @@ def test_with_candidates_and_a_test_the_page_says_what_reranking_costs(divmf: An
     assert low <= best["ndcg_change"] <= high
     page = (tmp_path / "r.html").read_text()
     assert "On the test, nDCG@1 changes by" in page
-    assert "each place is worth one step less" in page.replace("\n", " ")
-    assert "1 people of the test have no list" in page
+    assert "each slot is worth one step less" in page.replace("\n", " ")
+    assert "1 users of the test have no list" in page
     assert (tmp_path / "r" / "rerankers.svg").read_text().startswith("<svg")
 
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from safetensors.numpy import load_file
@@ -51,7 +52,7 @@ def test_the_whole_path_from_a_log_to_measured_lists(divmf: Any, log: Path, tmp_
     assert divmf("pick", run, "--epoch", "4", "--json").json["epoch"] == 4
     assert "picked diversity epoch 4" in divmf("pick", run, "--epoch", 4).out
 
-    assert divmf("recommend", run, "-o", lists, "--json").json == {
+    assert divmf("recommend", run, "-o", lists, "--seen", "train+valid", "--json").json == {
         "output": str(lists),
         "users": 120,
         "k": 3,
@@ -107,7 +108,7 @@ def test_the_defaults_choose_lambda_and_rate_and_make_a_curve_of_the_market(
 
     lists, parts = tmp_path / "lists.parquet", tmp_path / "parts"
     picked = divmf("pick", market, "--epoch", points[-1]["epoch"], "--json").json
-    assert divmf("recommend", market, "-o", lists, "-q").code == 0
+    assert divmf("recommend", market, "-o", lists, "--seen", "train+valid", "-q").code == 0
     divmf("data", "split", log, "-o", parts)
     evaluated = divmf(
         "evaluate", lists, "--test", parts / "test.parquet", "--catalog", parts / "catalog.parquet",
@@ -150,14 +151,14 @@ def test_rho_is_refused_for_a_run_of_the_papers_method(divmf: Any, text_run: Pat
     ]
 
 
-@pytest.mark.parametrize("flags", [[], ["--method", "divmf"], ["--accuracy", "bpr"]])
+@pytest.mark.parametrize("flags", [[], ["--method", "divmf"], ["--model", "bpr"]])
 def test_the_alternating_schedule_asks_for_the_papers_method(
     divmf: Any, log: Path, tmp_path: Path, flags: list[str]
 ) -> None:
     done = divmf("train", log, "-o", tmp_path / "run", "--schedule", "alternating", *flags)
     assert (done.code, done.out) == (2, "")
     assert len(done.err.splitlines()) == 1
-    assert "alternating schedule is the paper's; set accuracy to bpr or mse, and method to divmf" in done.err
+    assert "alternating schedule is the paper's; set model to bpr or mse, and method to divmf" in done.err
     assert not (tmp_path / "run").exists()
 
 
@@ -170,7 +171,7 @@ def test_the_papers_method_can_be_named_by_its_parts(divmf: Any, log: Path, tmp_
         *QUICK[:-2],
         "--method",
         "divmf",
-        "--accuracy",
+        "--model",
         "bpr",
         "--shuffle",
         "triples",
@@ -606,3 +607,40 @@ def test_work_without_end_is_refused(divmf: Any, run_folder: Path, tmp_path: Pat
     assert done.code == 2
     assert said in done.err
     assert not (tmp_path / "new").exists()
+
+
+def test_settings_that_do_not_go_together_are_one_sentence(divmf: Any, tmp_path: Path) -> None:
+    # it said "=ArgsKwargs((), {…}) is not possible: it the joint schedule is the paper's"
+    done = divmf("train", "synthetic:60x40x900", "-o", tmp_path / "run", "--schedule", "joint")
+    assert done.code == 2
+    assert done.err.startswith("divmf: the joint schedule is the paper's; ")
+    assert not (tmp_path / "run").exists()
+
+
+def test_discounts_of_today_adjust_the_lists_of_tomorrow(divmf: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(60, 30)) + 2 * rng.normal(size=30)
+    rows = [(f"u{user}", f"i{item}", scores[user, item]) for user in range(60) for item in range(30)]
+    wide, kept = tmp_path / "wide.csv", tmp_path / "discounts.csv"
+    pl.DataFrame(rows, schema=["user_id", "item_id", "score"], orient="row").write_csv(wide)
+    solved = divmf("rerank", wide, "--replace", "30%", "-o", tmp_path / "a.csv", "--discounts", kept, "--json").json
+    assert solved["gini"] < solved["before"]["gini"]
+    assert 0 <= solved["gap"] < 0.2
+    adjusted = divmf("rerank", wide, "--use", kept, "-o", tmp_path / "b.csv", "--json").json
+    assert adjusted["gini"] == pytest.approx(solved["gini"], abs=0.05)
+    assert list(pl.read_csv(kept).columns) == ["item_id", "discount"]
+    rho = divmf("rerank", wide, "--rho", solved["rho"], "-o", tmp_path / "c.csv", "--json").json
+    assert rho["rho"] == solved["rho"]
+    valid = tmp_path / "valid.csv"
+    pl.DataFrame({"user_id": ["u1", "u2"], "item_id": ["i1", "i2"]}).write_csv(valid)
+    found = divmf("rerank", wide, "--ndcg-drop", "5%", "--valid", valid, "-o", tmp_path / "d.csv", "--json").json
+    assert found["gini"] <= found["before"]["gini"]
+    for wrong, says in (
+        (["--use", kept, "--rho", 1], "--rho and --use both say"),
+        (["--ndcg-drop", "5%"], "--ndcg-drop and --valid go together"),
+        (["--method", "kwon", "--discounts", kept], "goes with --method market"),
+        (["--use", valid], "no column discount"),
+    ):
+        done = divmf("rerank", wide, "-o", tmp_path / "e.csv", *wrong)
+        assert (done.code, says in done.err) == (2, True), done.err
+    assert not (tmp_path / "e.csv").exists()

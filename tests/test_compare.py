@@ -1,5 +1,6 @@
 """The comparison: knobs chosen on validation, test reported, DivMF beside the rerankers on the same model."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from divmf.data.datasets import marketplace
 from divmf.models.config import TrainConfig
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.metrics import measure
-from divmf.reports.experiments.compare import crossing, markdown, matched, rivals, table_of
+from divmf.reports.experiments.compare import crossing, markdown, matched, names_of, rivals, table_of
 from divmf.train.fitting import fit
 from divmf.train.runs import Run
 
@@ -122,3 +123,24 @@ def test_a_run_of_lists_of_another_length_is_refused(run_folder: Path, tmp_path:
     other = Run.start(tmp_path / "other", one.split, config)
     with pytest.raises(ValueError, match=r"other is a run of k=3, .* of k=5; compare lists of one length"):
         next(rivals(one, also=[other]))
+
+
+def test_runs_of_one_method_are_told_apart_by_their_folder(finished_run: Path, tmp_path: Path, divmf: Any) -> None:
+    # two runs of the market were both "exposure market": their curves and rows were one
+    other = shutil.copytree(finished_run, tmp_path / "other")
+    done = divmf(
+        "compare", finished_run, "-o", tmp_path / "c", "--methods", "bayes_rule", "--also", other, "--losses", "5%"
+    )
+    assert done.code == 0, done.err
+    names = pl.read_csv(tmp_path / "c" / "matched.csv")["method"].to_list()
+    assert names == ["market (run)", "market (other)", "bayes_rule"]
+    same = tmp_path / "further" / "other"
+    shutil.copytree(finished_run, same)
+    assert names_of([Run(other), Run(same)]) == [f"market ({other})", f"market ({same})"]
+    assert names_of([Run(same)]) == ["market"]
+
+
+def test_a_run_is_not_compared_with_itself(finished_run: Path, tmp_path: Path, divmf: Any) -> None:
+    done = divmf("compare", finished_run, "-o", tmp_path / "c", "--also", finished_run.parent / "." / "run")
+    assert (done.code, "is given twice; name each run once" in done.err) == (2, True)
+    assert not (tmp_path / "c").exists()

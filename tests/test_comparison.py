@@ -10,7 +10,7 @@ from divmf.ranking.curve import Curve, Point
 from divmf.reports.charts import curve_chart
 from divmf.reports.compared import Comparison
 from divmf.reports.comparison import answer, at_losses, choosing, next_steps, reason, sections
-from divmf.reports.methods import in_short, rerank_command
+from divmf.reports.methods import IN_SHORT, in_short, rerank_command
 from divmf.reports.page import write_page
 from divmf.reports.section import cell, duration, listing, relative
 from divmf.rerank import METHODS
@@ -68,13 +68,24 @@ def test_the_choice_is_made_on_validation_and_not_on_the_test(story: Comparison)
 
 def test_the_words_name_the_choice_the_gain_and_who_comes_as_close(story: Comparison) -> None:
     short = answer(story)
-    assert "choose bayes_rule: it takes the Gini index from 0.90 to 0.58" in str(short.prose[0])
+    first = str(short.prose[0])
+    assert "choose bayes_rule: on test it takes the Gini index from 0.90 to 0.58" in first
+    assert "the lowest of the 4 methods on validation, by which it was chosen; on test uimatch has 0.57" in first
+    assert "within its interval" in first
     assert ("−4.0%", "nDCG@5 on test (−5.0% to −3.0%)") in short.cards
     assert story.as_good(0.05) == ["market", "uimatch"]  # 0.55 … 0.61 meets 0.59 … 0.65 and 0.54 … 0.60, not 0.87 …
     text = reason(story, 0.05)
-    assert "In evenness, market and uimatch do as well, as far as intervals can tell." in text
-    assert "market needs no step after the model" in text
+    assert "In evenness, market and uimatch cannot be told apart from it: the intervals overlap." in text
     assert "no other method comes within its 95% interval" in reason(story, 0.2)
+
+
+def test_what_is_recommended_does_not_contradict_the_number_beside_it(story: Comparison) -> None:
+    at_20 = Comparison(**vars(story) | {"rows": [row for row in story.rows if row["loss"] == 0.2]})
+    assert "to 0.30, the lowest of the 4 methods compared" in str(answer(at_20).prose[0])
+    worse = [dict(row) | {"gini": 0.95, "gini_low": 0.94, "gini_high": 0.96} for row in at_20.rows]
+    short = answer(Comparison(**vars(at_20) | {"rows": worse}))  # more even on validation, less even on test
+    assert "no method makes the lists more even: keep the model" in str(short.prose[0])
+    assert not short.cards
 
 
 def test_a_loss_at_which_nothing_helps_keeps_the_model(story: Comparison) -> None:
@@ -107,8 +118,8 @@ def test_a_test_that_lost_more_than_was_allowed_is_said(story: Comparison) -> No
 
 def test_the_commands_make_the_lists_that_were_chosen(story: Comparison) -> None:
     text = words(next_steps(story))
-    assert "divmf recommend RUN --epoch 0 --k 100 --seen all -o wide.parquet" in text
-    assert "divmf rerank wide.parquet --method bayes_rule --set a=1 --k 5 -o lists.parquet" in text
+    assert "divmf recommend RUN --epoch 0 -k 100 -o wide.parquet" in text
+    assert "divmf rerank wide.parquet --method bayes_rule --set a=1 -k 5 -o lists.parquet" in text
     assert "divmf pick RUN --ndcg-drop 5%" in text
     settings = {"ranking": "liked", "t_r": 0.53125}
     assert rerank_command("w", "kwon", settings, "-o x") == (
@@ -118,8 +129,8 @@ def test_the_commands_make_the_lists_that_were_chosen(story: Comparison) -> None
 
 def test_every_method_is_explained_in_a_line() -> None:
     assert in_short("bayes_rule") == "discount an item by how much everyone wants it"
-    for name in [*METHODS, "market", "DivMF"]:
-        assert 10 < len(in_short(name)) < 120
+    assert set(IN_SHORT) == {*METHODS, "DivMF"}
+    assert all(10 < len(in_short(name)) < 120 for name in IN_SHORT)
 
 
 def test_small_words() -> None:
@@ -133,5 +144,6 @@ def test_small_words() -> None:
 def test_a_browser_draws_the_comparison(
     story: Comparison, look_at: Any, tmp_path: Path, scheme: str, width: int
 ) -> None:
-    write_page(tmp_path / "page.html", "Which?", sections(story, curve_chart(dict(story.curves), k=5)))
-    look_at(tmp_path / "page.html", 1, scheme, width)
+    chart = curve_chart(dict(story.curves), k=5, ceiling=story.ceiling)
+    write_page(tmp_path / "page.html", "Which?", sections(story, chart))
+    look_at(tmp_path / "page.html", 1, scheme, width, method=2)

@@ -334,7 +334,7 @@ PRICED = Curve(
 
 def test_points_of_the_market_stand_in_the_order_of_rho_whenever_they_were_made():
     assert [chosen.knob for chosen in PRICED.operating] == [None, 0.1, 0.15, 0.2, 0.3, 0.4]
-    assert [chosen.name for chosen in PRICED.operating[:3]] == ["MF itself", "ρ = 0.1", "ρ = 0.15"]
+    assert [chosen.name for chosen in PRICED.operating[:3]] == ["the model itself", "ρ = 0.1", "ρ = 0.15"]
     assert RUN.choose(epoch=6).name == "diversity epoch 6"
     # a reranker's points keep the order of its sweep, in which small need not be mild
     rerank = Curve((PRICED.base, point("kwon", 1, 0.9, 0.8, knob=0.5), point("kwon", 2, 0.8, 0.7, knob=0.2)))

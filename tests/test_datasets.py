@@ -76,6 +76,7 @@ def test_every_known_data_set_says_where_it_is_from():
         assert row.citation
         assert row.licence
         assert row.page.startswith("http")
+        assert row.url is None or row.url.startswith("https://")
         assert row.url is None or row.url.endswith(row.archive)
         assert (row.member is None) == (not row.archive.endswith(".zip"))
     assert KNOWN["ml-1m"].md5 == "c4d9eecfca2ab87c1945afe126590906"
@@ -243,6 +244,16 @@ def test_a_download_that_breaks_off_leaves_no_half_file(md5, archive, data_direc
             fetch("ml-1m")
     assert names_in(data_directory / "raw") == []
     assert find("ml-1m") is None
+
+
+def test_what_a_killed_download_has_left_goes_with_the_next(archive, data_directory, monkeypatch):
+    raw = data_directory / "raw"
+    (raw / ".ml-1m.zip.99999999-ab.tmp").mkdir()
+    (raw / ".ml-1m.zip.99999999-ab.tmp" / "half").write_bytes(b"half")
+    with served(archive) as server:
+        set_url(monkeypatch, server.url)
+        fetch("ml-1m")
+    assert names_in(raw) == ["ml-1m.zip"]
 
 
 def test_a_page_that_is_gone_and_a_server_that_is_gone_are_named(archive, data_directory, monkeypatch):

@@ -233,4 +233,4 @@ def test_data_that_is_not_shared_out_is_refused_by_several(monkeypatch: pytest.M
 
     monkeypatch.setattr(comm, "size", lambda: 2)
     with pytest.raises(ValueError, match=r"split\.of_process"):
-        check_fits(split, TrainConfig())
+        check_fits(split, TrainConfig(model="softmax", l2=8.0))

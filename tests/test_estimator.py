@@ -22,7 +22,7 @@ PAPER = divmf.DivMF(
     diversity_epochs=10,
 )  # fmt: skip
 MARKET = divmf.DivMF(k=4, dim=8, l2=2.0, accuracy_epochs=20, diversity_epochs=10)
-MIXED = divmf.DivMF(k=4, dim=8, accuracy="bpr", learning_rate=0.02, accuracy_epochs=8, diversity_epochs=10)
+MIXED = divmf.DivMF(k=4, dim=8, model="bpr", learning_rate=0.02, accuracy_epochs=8, diversity_epochs=10)
 
 
 @pytest.fixture(scope="module", params=[PAPER, MARKET, MIXED], ids=["paper", "market", "market on bpr"])
@@ -54,10 +54,10 @@ def test_diversifying_spreads_the_lists(fitted: divmf.DivMF) -> None:
 
 def test_the_base_of_a_curve_is_the_model_itself(fitted: divmf.DivMF, split: divmf.Split) -> None:
     base = fitted.at(epoch=0)
-    assert divmf.evaluate(base.lists(), split) == pytest.approx(base.point.test)
+    assert divmf.evaluate(base.lists(seen="train+valid"), split) == pytest.approx(base.point.test)
     last = fitted.at(epoch=10)
     assert (last.chosen is not None) == (fitted.method == "market")
-    assert divmf.evaluate(last.lists(), split) == pytest.approx(last.point.test)
+    assert divmf.evaluate(last.lists(seen="train+valid"), split) == pytest.approx(last.point.test)
 
 
 def test_recommendations_carry_the_original_ids_and_hold_nothing_seen(fitted: divmf.DivMF, split: divmf.Split) -> None:
@@ -79,7 +79,7 @@ def test_recommendations_carry_the_original_ids_and_hold_nothing_seen(fitted: di
 
 def test_scores_are_the_dot_products_of_the_saved_vectors(fitted: divmf.DivMF, split: divmf.Split) -> None:
     chosen = fitted.at(epoch=3)
-    lists = chosen.lists(5)
+    lists = chosen.lists(k=5)
     weights = chosen.weights
     row = 17
     expected = weights.users[row] @ weights.items[lists.items[row].tolist()].T
@@ -104,7 +104,7 @@ def test_a_saved_model_gives_the_same_lists(fitted: divmf.DivMF, tmp_path: Path)
         chosen.save(tmp_path)
 
 
-@pytest.mark.parametrize("settings", [{"preset": "paper"}, {"l2": 1.0}, {"accuracy": "bpr"}, {"method": "divmf"}])
+@pytest.mark.parametrize("settings", [{"preset": "paper"}, {"l2": 1.0}, {"model": "bpr"}, {"method": "divmf"}])
 def test_a_run_folder_can_be_opened_as_a_fitted_model(
     split: divmf.Split, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
@@ -133,7 +133,8 @@ def test_diversify_starts_from_factors_trained_elsewhere(split: divmf.Split, met
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(split.n_users, 6)), rng.normal(size=(split.n_items, 6))
     items[:5] *= 4  # a few items are everybody's
-    settings: dict[str, Any] = {"k": 4, "unmask": 20, "diversity_rate": 0.02, "diversity_epochs": 25, "method": method}
+    settings: dict[str, Any] = {"k": 4, "diversity_epochs": 25, "method": method}
+    settings |= {"unmask": 20, "diversity_rate": 0.02} if method == "divmf" else {}
     found = divmf.diversify(users, items, split, **settings)
     phases = [point.phase for point in found.curve.points]
     assert phases == ["accuracy"] + ["diversity"] * (25 if method == "divmf" else len(phases) - 1)
@@ -186,7 +187,7 @@ def test_wrong_calls_say_what_to_do(fitted: divmf.DivMF, split: divmf.Split) -> 
     with pytest.raises(ValueError, match="the given ids are integers"):
         fitted.at(epoch=1).recommend([1, 2])
     with pytest.raises(ValueError, match="k=81 must be from 1 to"):
-        fitted.at(epoch=1).lists(81)
+        fitted.at(epoch=1).lists(k=81)
     with pytest.raises(ValueError, match="seen='none' is unknown"):
         fitted.at(epoch=1).lists(seen="none")  # type: ignore[arg-type]
 
@@ -197,7 +198,8 @@ def test_a_user_with_few_items_left_gets_a_shorter_list(method: Any) -> None:
         (u, i) for u in range(6) for i in range(7) if (i < 6 if u == 0 else (u + i) % 3)
     ]  # user 0 met all but item 6
     data = divmf.Interactions.from_frame(pl.DataFrame(pairs, schema=["user_id", "item_id"], orient="row"))
-    model = divmf.DivMF(k=3, dim=2, unmask=2, accuracy_epochs=1, diversity_epochs=2, method=method, l2=1.0)
+    model = divmf.DivMF(k=3, dim=2, accuracy_epochs=1, diversity_epochs=2, method=method, l2=1.0,
+                        **({"unmask": 2} if method == "divmf" else {}))  # fmt: skip
     model.fit(data.leave_one_out(0))
     ids, scores = model.at(epoch=2).recommend([0], seen="all")
     assert ids.tolist() == [[6, -1, -1]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from divmf.engine import files
-from divmf.engine.files import append_line, read_json, replacing, write_json
+from divmf.engine.files import append_line, names, read_json, replacing, write_json
 
 
 @pytest.mark.parametrize("torn", ["", '{"phase": "diver', '{"phase": "diversity"}'])
@@ -85,3 +85,17 @@ def test_the_panic_of_a_writer_is_an_error_that_names_the_file(tmp_path: Path) -
         raise panic("no room\nmany lines")
     with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "a"):
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "expected"),
+    [
+        ("column 'a' is odd. Name it", ".", False), ("a.csv holds nothing", "a.csv", True),
+        ("b/a.csv is bad", "a.csv", False), ("a.csv.gz is bad", "a.csv", False),
+        ("parts/1.parquet is bad", "parts", True), ("the partsman", "parts", False),
+        ("it is in a.csv", "a.csv", False), ("a.csv: no rows", "a.csv", True),
+    ],
+)  # fmt: skip
+def test_a_text_names_a_path_or_only_holds_its_letters(text: str, path: str, expected: bool) -> None:
+    # `divmf train .` named no file: the full stop of the sentence was taken for the folder
+    assert names(text, path) is expected

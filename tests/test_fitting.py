@@ -17,7 +17,7 @@ from divmf.train.fitting import Training, converged, fit, measure_both
 from divmf.train.runs import Run
 
 SHARED: dict[str, Any] = {"k": 3, "dim": 8, "accuracy_epochs": 6, "diversity_epochs": 5}
-SETTINGS: dict[str, Any] = SHARED | {"accuracy": "bpr", "method": "divmf", "unmask": 10, "patience": 2,
+SETTINGS: dict[str, Any] = SHARED | {"model": "bpr", "method": "divmf", "unmask": 10, "patience": 2,
                                      "learning_rate": 0.02, "diversity_rate": 0.01}  # fmt: skip
 MARKET: dict[str, Any] = SHARED | {"l2": 2.0, "learning_rate": 0.2}
 MIXED: dict[str, Any] = SETTINGS | {"method": "market"}
@@ -61,7 +61,7 @@ def test_the_accuracy_phase_comes_first_and_its_best_weights_are_restored(
 )  # fmt: skip
 def test_accuracy_has_converged_after_patience_epochs_without_a_better_one(history: list[float], done: bool) -> None:
     points = [Point("accuracy", epoch, {"ndcg": value}, {}) for epoch, value in enumerate(history, 1)]
-    config = TrainConfig(accuracy="bpr", patience=2, accuracy_epochs=6)
+    config = TrainConfig(model="bpr", patience=2, accuracy_epochs=6)
     assert converged(Training(None, None, config, None, {}, points)) is done  # type: ignore[arg-type]
     # the step size of the softmax goes to zero, so it goes on to its end
     config = TrainConfig(patience=2, accuracy_epochs=6)

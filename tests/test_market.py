@@ -15,8 +15,9 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from divmf.data.datasets import marketplace
 from divmf.data.split import Split
 from divmf.engine.threads import workers
-from divmf.kernels.market import ONE, Terms, gain_of
+from divmf.kernels.market import ONE, Columns, Terms, gain_of
 from divmf.market.bonus import Bonus
+from divmf.market.certificate import certify, joined, surplus
 from divmf.market.columns import KINDS, Finder, GivenLists, Held
 from divmf.market.solve import Lists, Market, solve
 from divmf.market.values import exposure_weights, slot_weights
@@ -66,7 +67,7 @@ def test_nobody_can_do_better_alone(seed: int, k: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
     scores, rho = rng.normal(size=(5, 6)), float(rng.choice([0.0, 0.1, 1.0, 10.0]))
     market = market_of(scores, k, kind)
-    lists = solve(market, rho, market.own[1]).lists["all"].items
+    lists = solve(market, rho, market.own[1]["all"]).lists["all"].items
     value = worth(market, scores, rho, lists)
     for user in range(5):
         for items in combinations(range(6), k):
@@ -145,18 +146,67 @@ def test_the_certificate_is_at_least_the_distance_from_the_optimum(seed: int, wi
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(6, 8)) + 2 * rng.normal(size=8)
     market = market_of(scores, 2, width=width)
-    _, lists = market.own
+    lists = market.own[1]["all"]
     for rho in (0.05, 0.3, 1.0, 5.0):
         found = solve(market, rho, lists)
-        lists = found.lists
-        value = worth(market, scores, rho, lists["all"].items)
+        lists, certificate = found.lists["all"], certify(market, found)
+        value = worth(market, scores, rho, lists.items)
         gained = value - worth(market, scores, rho, market.own[1]["all"].items)
         best = optimum(market, scores, rho, 2)
         assert value <= best + 1e-6
         if gained > 0:
-            assert found.gap * gained >= best - value - 1e-6 * best
+            assert certificate.gap * gained >= best - value - 1e-6 * best
         # where six users share eight items, one list more or less is much; still, most of what there is is gained
         assert gained >= 0.5 * (best - worth(market, scores, rho, market.own[1]["all"].items)) - 1e-6
+
+
+@pytest.mark.parametrize("exposure", ["count", "attention"])
+@pytest.mark.parametrize("width", [1, 3, 9])
+def test_the_bound_is_of_all_items_whatever_the_candidates(exposure: str, width: int) -> None:
+    rng = np.random.default_rng(width)
+    scores = np.round(rng.normal(size=(7, 9)), 2)
+    known = sparse.csr_array((rng.random((7, 9)) < 0.3).astype(np.float32))
+    market = market_of(scores, 3, exposure, width, known)
+    columns, _ = market.own
+    discount = np.round(rng.uniform(0, 2, 9), 2)
+    found = market.finder.bound(columns, 1, market.terms(1.0), discount)
+    weights = market.exposure / ONE
+    best = 0.0
+    for user in range(7):
+        unseen = [item for item in range(9) if not known[user, item]]
+        ordered = [
+            sorted(each, key=lambda item, user=user: (-scores[user, item], item)) for each in combinations(unseen, 3)
+        ]
+        best += max(
+            sum(w * scores[user, i] + e * discount[i] for w, e, i in zip(market.slots, weights, each, strict=True))
+            for each in ordered
+        )
+    assert found >= best - 1e-5
+    if exposure == "count":  # the order by value is the best there is, so the bound is what the best lists are worth
+        assert found == pytest.approx(best, rel=1e-5)
+
+
+def test_what_items_offer_at_a_discount_by_hand() -> None:
+    market = market_of(np.zeros((2, 2)), 1)
+    table = market.bonus.table
+    between = (table[0] + table[1]) / 2  # the first showing earns more, the second less
+    assert surplus(market, 1.0, np.array([between, 2 * table[0]])) == pytest.approx(table[0] - between)
+
+
+def test_joined_candidates_are_those_of_both_in_order() -> None:
+    rng = np.random.default_rng(0)
+    market = market_of(np.round(rng.normal(size=(20, 30)), 1), 3, width=4)
+    nobody = np.full((20, 3), -1, dtype=np.int32)
+    one, other = (market.finder.find(rng.uniform(0, 3, 30), nobody) for _ in range(2))
+    both = joined(one, other)
+    for user in range(20):
+        parts = [set(range_of(each, user)) for each in (one, other)]
+        assert range_of(both, user) == sorted(parts[0] | parts[1], key=lambda pair: (-pair[1], pair[0]))
+
+
+def range_of(columns: Columns, user: int) -> list[tuple[int, float]]:
+    inside = slice(columns.starts[user], columns.ends[user])
+    return list(zip(columns.items[inside].tolist(), columns.values[inside].tolist(), strict=True))
 
 
 def test_the_objective_rises_with_every_turn() -> None:
@@ -173,11 +223,11 @@ def test_the_objective_rises_with_every_turn() -> None:
 
 
 def path_of(market: Market, n: int = 14, first: float = 0.05) -> list[Array]:
-    _, lists = market.own
+    lists = market.own[1]["all"]
     made = []
     for number in range(n):
-        lists = solve(market, first * 2**number * (market.spread or 1.0), lists).lists
-        made.append(lists["all"].items)
+        lists = solve(market, first * 2**number * (market.spread or 1.0), lists).lists["all"]
+        made.append(lists.items)
     return made
 
 
@@ -221,7 +271,7 @@ def test_lists_are_full_distinct_unseen_and_in_order(seed: int, rho: float) -> N
     rng = np.random.default_rng(seed)
     scores, known = rng.normal(size=(12, 9)), sparse.csr_array((rng.random((12, 9)) < 0.6).astype(np.float32))
     market = market_of(scores, 4, width=4, known=known)
-    lists = solve(market, rho, market.own[1]).lists["all"].items
+    lists = solve(market, rho, market.own[1]["all"]).lists["all"].items
     for user, row in enumerate(lists.tolist()):
         listed = [item for item in row if item >= 0]
         assert len(listed) == len(set(listed)) == min(4, 9 - int((known[[user]] != 0).sum()))
@@ -266,12 +316,12 @@ def test_lists_that_are_given_are_a_closed_world() -> None:
     market = Market(
         GivenLists(items, scores, 5), slot_weights(2), exposure_weights(2, "count"), Bonus(1e-4, 1.0, 16.0, 3), ("all",)
     )
-    found = solve(market, 100.0, market.own[1])
+    found = solve(market, 100.0, market.own[1]["all"])
     assert [set(row) for row in found.lists["all"].items.tolist()] in (
         [{1, 2}, {1, 3}, {0, 2}],
         [{1, 2}, {0, 3}, {0, 2}],
     )
-    assert found.gap < 0.2
+    assert certify(market, found).gap < 0.2
 
 
 @pytest.fixture(scope="module")
@@ -308,8 +358,8 @@ def test_what_is_held_out_is_no_better_a_candidate_than_other_items(split: Split
     finder = Finder(
         Blocks(lambda users: scores[users], *scores.shape), Held.of(split), np.ones(split.n_users, np.float32), 8
     )
-    nobody = np.full((3, split.n_users, 4), -1, dtype=np.int32)
-    columns, _ = finder.find(np.zeros(split.n_items), nobody)
+    nobody = np.full((split.n_users, 4), -1, dtype=np.int32)
+    columns = finder.find(np.zeros(split.n_items), nobody)
     for user in range(split.n_users):
         inside = columns.items[columns.starts[user] : columns.ends[user]]
         opens = columns.opens[columns.starts[user] : columns.ends[user]]
@@ -329,10 +379,11 @@ def test_random_scores_learn_nothing_from_what_is_held_out(split: Split) -> None
         Blocks(lambda users: scores[users], *scores.shape), Held.of(split), np.ones(split.n_users, np.float32), 6
     )
     market = Market(finder, slot_weights(4), exposure_weights(4, "count"), Bonus(1e-4, 6.0, 16.0, split.n_users))
-    _, lists = market.own
+    start = market.own[1]["valid"]
     hits = []
     for number in range(8):
-        lists = solve(market, 0.05 * 3**number * market.spread, lists).lists
+        lists = solve(market, 0.05 * 3**number * market.spread, start).lists
+        start = lists["valid"]
         test = np.asarray(split.test.matrix.todense())
         hits.append(np.take_along_axis(test, lists["test"].items, axis=1).mean())
     unseen = 1 - np.asarray(split.seen.todense()).mean()
@@ -345,12 +396,11 @@ def test_a_point_made_again_is_the_same(run: Run, split: Split) -> None:
     again = Exchange(run, split, CONFIG)
     kept = run.chosen(before)
     assert kept is not None
-    start = {kind: again.market.lists(items) for kind, items in kept.lists.items()}
-    found = solve(again.market, float(point.knob or 0.0), start)
+    found = solve(again.market, float(point.knob or 0.0), again.market.lists(kept.lists["valid"]))
     there = run.chosen(point)
     assert there is not None
     assert all(np.array_equal(found.lists[kind].items, there.lists[kind]) for kind in KINDS)
-    assert found.gap == point.gap
+    assert certify(again.market, found).gap == point.gap
 
 
 def test_threads_give_the_same_candidates(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,9 +412,9 @@ def test_threads_give_the_same_candidates(split: Split, monkeypatch: pytest.Monk
         monkeypatch.setattr("divmf.engine.threads.workers", lambda pool=pool: pool)
         finder = Finder(Factors.from_arrays(*vectors), Held.of(split), np.ones(split.n_users, np.float32), 8)
         discount = np.linspace(0, 1, split.n_items)
-        columns, beyond = finder.find(discount, np.zeros((0, split.n_users, 4), dtype=np.int32))
+        columns = finder.find(discount, np.full((split.n_users, 4), -1, dtype=np.int32))
         kept = np.concatenate([columns.values[a:b] for a, b in zip(columns.starts, columns.ends, strict=True)])
-        made.append((kept, columns.ends, beyond))
+        made.append((kept, columns.ends))
         pool.shutdown()
     assert all(np.array_equal(one, other) for one, other in zip(*made, strict=True))
 

@@ -1,15 +1,29 @@
 """What a curve reaches at a loss of accuracy (benchmarks/matched.py): the table of results stands on it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from benchmarks.frontier import Points
-from benchmarks.matched import LOSSES, METRICS, Cells, cells, place_of, verdict, weights_of
+from benchmarks.frontier import STRONG, Place, Points
+from benchmarks.levels import best, to_draw
+from benchmarks.matched import (
+    LOSSES,
+    METRICS,
+    Cells,
+    at_accuracy,
+    cells,
+    place_of,
+    seeds_of,
+    table_of,
+    verdict,
+    weights_of,
+)
 
 
 def curve(ndcg: list[list[float]], coverage: list[float]) -> Points:
     n = len(coverage)
     values = np.array(coverage)
-    return Points(np.arange(n), values, 10 * values, 1 - values, np.array(ndcg, np.float32), np.zeros(n), 0.0, {})
+    return Points(np.arange(n), values, 10 * values, 1 - values, np.array(ndcg, np.float32), 0.0, {})
 
 
 @pytest.mark.parametrize(("target", "place"), [(1.0, 0), (0.8, 1.5), (0.7, 2), (2.0, 0), (0.1, 2)])
@@ -20,18 +34,18 @@ def test_the_place_of_a_loss_lies_between_its_neighbours_or_at_an_end(target: fl
 def test_a_cell_is_the_best_value_up_to_the_loss_by_hand() -> None:
     # two users: mean nDCG 1, .95, .85, .75; coverage falls once, which a chooser need not follow
     made = curve([[1, 1], [1, 0.9], [0.9, 0.8], [0.8, 0.7]], [0.2, 0.6, 0.4, 0.8])
-    found = cells([made], [made.ndcg[0]], [np.ones((1, 2), np.float32)])
+    found = cells([made], np.ones((1, 2), np.float32))
     by_loss = dict(zip(LOSSES, found.value, strict=True))
-    assert by_loss[0.01] == pytest.approx([0.28, 2.8, 0.72], abs=1e-5)  # a fifth of the way from .2 to .6
     assert by_loss[0.05] == pytest.approx([0.6, 6.0, 0.4], abs=1e-5)
     assert by_loss[0.10] == pytest.approx([0.6, 6.0, 0.4], abs=1e-5)  # not .5: the .6 before is kept
     assert by_loss[0.20] == pytest.approx([0.7, 7.0, 0.3], abs=1e-5)
+    assert by_loss[0.40] == pytest.approx([0.8, 8.0, 0.2], abs=1e-5)  # never lost: the end of the curve
 
 
 def test_noise_that_rises_is_averaged_before_the_loss_is_looked_for() -> None:
     # 1, .8, 1, .5: the middle two count as .9 each, so a loss of 10% is at the third, one of 5% half way to the second
     made = curve([[1.0], [0.8], [1.0], [0.5]], [0.0, 0.4, 0.6, 1.0])
-    found = cells([made], [made.ndcg[0]], [np.ones((1, 1), np.float32)])
+    found = cells([made], np.ones((1, 1), np.float32))
     assert found.value[LOSSES.index(0.1), 0] == pytest.approx(0.6, abs=1e-5)
     assert found.value[LOSSES.index(0.05), 0] == pytest.approx(0.2, abs=1e-5)
 
@@ -58,3 +72,39 @@ def test_a_verdict_needs_the_whole_interval_of_the_difference_on_one_side(
 ) -> None:
     others = {"one": drawn(0.5, 0.6), "other": drawn(0.45, 0.55)}
     assert verdict(drawn(*mine), others, 1, list(METRICS).index(metric))[0] == expected
+
+
+def test_at_an_accuracy_stand_those_that_are_so_accurate_by_hand() -> None:
+    pairs = {
+        ("ease", "market"): curve([[1.0], [0.8], [0.4]], [0.2, 0.4, 1.0]),
+        ("bpr", "fairrec"): curve([[0.5], [0.4]], [0.1, 0.9]),
+    }
+    found = at_accuracy(pairs, 0.6)  # half way from the second point to the third
+    assert list(found) == [("ease", "market")]
+    assert found["ease", "market"] == pytest.approx([0.7, 7.0, 0.3])
+    assert at_accuracy(pairs, 0.45)["bpr", "fairrec"] == pytest.approx([0.5, 5.0, 0.5])
+
+
+def test_the_best_pair_is_named_with_how_many_have_the_same() -> None:
+    values = {
+        ("ease", "market"): np.array([1.0, 6.0, 0.5]),
+        ("ials", "fairrec"): np.array([1.0, 6.5, 0.6]),
+        ("bpr", "divmf"): np.array([0.3, 5.0, 0.9]),
+    }
+    assert best(values, 0) == "1.000: market on ease and 1 more"
+    assert best(values, 1) == "6.500: fairrec on ials"
+    assert best(values, 2) == "0.500: market on ease"
+    assert best({}, 2) == "–"
+    assert to_draw({1.0: values}) == [("ease", "market"), ("ials", "fairrec")]
+
+
+def test_a_table_is_of_the_seeds_for_which_the_market_and_its_strongest_rivals_are_made(tmp_path: Path) -> None:
+    made = curve([[1.0, 1.0], [0.5, 0.5]], [0.2, 0.4])
+    for seed in (0, 2):
+        for method in ("market", *STRONG):
+            made.save(Place("ml-1m", "ease", seed, tmp_path).file(method, 5))
+    made.save(Place("ml-1m", "ease", 1, tmp_path).file("market", 5))
+    made.save(Place("ml-1m", "ease", 0, tmp_path).file("kwon", 5))  # of one seed alone: not in the table
+    assert seeds_of("ml-1m", "ease", tmp_path, 5) == [0, 2]
+    assert list(table_of("ml-1m", "ease", tmp_path, 5)) == ["market", *STRONG]
+    assert table_of("ml-1m", "ease", tmp_path, 10) == {}

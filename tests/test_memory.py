@@ -23,7 +23,7 @@ config = TrainConfig(accuracy_epochs=1, diversity_epochs=1, {settings})
 with tempfile.TemporaryDirectory() as folder:
     run = Run.start(folder + "/run", split, config)
     points = list(fit(run, split, config))
-    lists = Recommender(run.model(points[-1]), split, points[-1]).lists(10)
+    lists = Recommender(run.model(points[-1]), split, points[-1]).lists(k=10)
 assert lists.items.shape == (70_000, 10)
 # not getrusage: its maximum counts the parent's memory from before the exec too
 lines = Path("/proc/self/status").read_text().splitlines()
@@ -34,7 +34,7 @@ print(next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) /
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
-    ["preset='paper'", "preset='paper', rows=5000, columns=5000", "l2=8.0", "accuracy='bpr', method='market'"],
+    ["preset='paper'", "preset='paper', rows=5000, columns=5000", "l2=8.0", "model='bpr', method='market'"],
 )
 def test_seventy_thousand_users_and_forty_four_thousand_items_need_less_than_two_gigabytes(settings: str) -> None:
     code = CODE.replace("{settings}", settings)

@@ -373,7 +373,7 @@ def test_an_estimate_is_a_float_with_an_interval():
     value = Estimate(0.5, 0.25, 1.0)
     assert isinstance(value, float)
     assert (value.low, value.high) == (0.25, 1.0)
-    assert (repr(value), f"{value:.3f}", json.dumps({"x": value})) == ("0.5", "0.500", '{"x": 0.5}')
+    assert (str(value), f"{value:.3f}", json.dumps({"x": value})) == ("0.5", "0.500", '{"x": 0.5}')
     for other in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
         assert (other, other.low, other.high) == (0.5, 0.25, 1.0)
 

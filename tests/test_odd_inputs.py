@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import polars as pl
 import pytest
 
 import divmf as package
+from divmf.data.datasets import open_data
 from divmf.data.interactions import Interactions
-from divmf.data.tables import as_numbers, write_table
+from divmf.data.tables import as_numbers, read_catalog, write_table
 from divmf.engine.masking import printable
 from divmf.estimator import DivMF, load
 from divmf.ranking.lists import TopK
@@ -179,3 +181,63 @@ def test_what_was_not_fitted_says_so() -> None:
         with pytest.raises(ValueError, match="was not fitted yet; call fit"):
             call(DivMF())
     assert package.DivMF is DivMF
+
+
+# found by `make fuzz`
+
+
+def test_times_of_more_than_64_bits_are_refused(tmp_path: Path) -> None:
+    # polars' InvalidOperationError came through
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"user_id": 1, "item_id": 2, "timestamp": -1000000000000000000000000000000}\n')
+    with pytest.raises(ValueError, match=r"log\.jsonl: column 'timestamp' has 1 impossible times of 1"):
+        Interactions.read(path)
+
+
+def test_an_id_of_more_than_64_bits_is_no_line_of_movies(tmp_path: Path) -> None:
+    # polars' ComputeError came through
+    path = tmp_path / "movies.dat"
+    path.write_bytes(b"1::Tea::x\n9223372036854775808::Jam::y\n")
+    assert read_catalog(path)[1] == {1: "Tea"}
+
+
+def test_a_panic_on_a_parquet_file_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a changed length inside the file was a PanicException, which no `except Exception` sees
+    class PanicException(BaseException):
+        pass
+
+    def panic(*_: Any, **__: Any) -> None:
+        raise PanicException("assertion failed: offset + length <= self.length")
+
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"user_id": [1], "item_id": [2], "score": [3.0]}).write_parquet(path)
+    monkeypatch.setattr(pl, "scan_parquet", panic)
+    monkeypatch.setattr(pl, "read_parquet", panic)
+    for read in (Interactions.read, TopK.read, read_catalog):
+        with pytest.raises(ValueError, match=r"x\.parquet:? could not be read as parquet: assertion failed"):
+            read(path)
+
+
+@pytest.mark.parametrize(("place", "value", "said"), [(6, b"\x01", "encrypted"), (4, b"\x6e", "zip file version 11.0")])
+def test_an_archive_that_cannot_be_unpacked_is_named(place: int, value: bytes, said: str, tmp_path: Path) -> None:
+    # NotImplementedError, RuntimeError
+    path = tmp_path / "ml-100k.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ml-100k/u.data", "1\t2\t3\t4\n")
+    data = bytearray(path.read_bytes())
+    at = data.index(b"PK\x01\x02") + place + 2
+    data[at : at + 1] = value
+    data[place : place + 1] = value
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=rf"ml-100k\.zip is not the MovieLens-100K file it should be: .*{said}"):
+        open_data(str(path))
+
+
+def test_a_picked_point_that_was_never_made_is_named(run_folder: Path, divmf: Any) -> None:
+    # the weights of another point were blamed
+    path = run_folder / "picked.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"epoch": 99, "phase": "diversity"}))
+    done = divmf("recommend", run_folder, "-o", run_folder.parent / "x.csv")
+    assert done.code == 2
+    assert "picked.json is damaged" in done.err
+    assert "is not among the points of epochs.jsonl); run `divmf pick" in done.err

@@ -133,7 +133,7 @@ def some_split() -> Split:
 def test_a_joint_step_is_one_of_adam_on_the_sum_of_both_losses(accuracy: Any, rows: Any, columns: Any) -> None:
     train = some_split().train
     config = TrainConfig(
-        preset="paper", schedule="joint", accuracy=accuracy, k=3, unmask=4, negatives=2, rows=rows, columns=columns
+        preset="paper", schedule="joint", model=accuracy, k=3, unmask=4, negatives=2, rows=rows, columns=columns
     )
     model, plain = some_model(train.n_users, train.n_items), some_model(train.n_users, train.n_items)
     loss = joint_epoch(model, train, config, optimisers_of(model, config)["diversity"], epoch_rng(0, "diversity", 1))
@@ -177,7 +177,7 @@ def test_the_joint_schedule_is_a_curve_of_its_epochs_and_goes_on_after_a_stop(tm
     assert torch.equal(last[0].users, last[1].users)
 
 
-@pytest.mark.parametrize("given", [{"accuracy": "softmax"}, {"method": "market"}])
+@pytest.mark.parametrize("given", [{"model": "softmax"}, {"method": "market"}])
 def test_the_joint_schedule_is_the_papers_alone(given: dict[str, Any]) -> None:
     settings = {"preset": "paper", "schedule": "joint"} | given
     with pytest.raises(ValueError, match="joint schedule is the paper's"):

@@ -21,7 +21,7 @@ JOBS = st.builds(
     users=st.integers(1000, 10**8), items=st.integers(200, 10**7), interactions=st.integers(10**4, 10**10),
     processes=st.integers(1, 512),
     config=st.builds(
-        TrainConfig, accuracy=st.sampled_from(["softmax", "bpr", "mse"]),
+        TrainConfig, model=st.sampled_from(["softmax", "bpr", "mse"]),
         method=st.sampled_from(["market", "divmf"]), dim=st.sampled_from([8, 32, 128]),
     ),
 )  # fmt: skip
@@ -53,11 +53,10 @@ def test_candidates_of_the_market_are_counted_as_they_are(split):
     job = Job(split.n_users, split.n_items, 2, config=config)
     model = initial_model(split.n_users, split.n_items, config)
     finder = Finder(Factors.of(model), Held.nothing(split.train.matrix), np.ones(split.n_users, dtype=np.float32))
-    columns, beyond = finder.find(np.zeros(split.n_items), np.zeros((3, split.n_users, 5), dtype=np.int32))
-    held = sum(table.nbytes for table in (*columns, beyond, finder.by_value))
+    columns = finder.find(np.zeros(split.n_items), np.zeros((split.n_users, 5), dtype=np.int32))
+    held = sum(table.nbytes for table in (*columns, finder.by_value))
     lists = 3 * 2 * 4 * 5 * split.n_users  # of each kind, and those of the point before
-    # those of the model's own lists are kept, which were found before there were any
-    own = sum(table.nbytes for table in columns) - (4 + 4 + 1) * 3 * 5 * split.n_users
+    own = sum(table.nbytes for table in columns)  # those of the model's own lists are kept
     vectors = model.users.numpy().nbytes
     assert held + own + lists + vectors == pytest.approx(memory(job)["market"]["candidates"], rel=0.02)
 
@@ -66,7 +65,7 @@ def test_bytes_on_the_wire_worked_out_by_hand():
     """Two processes: a ring of two sends a sum's size once."""
     exact = Job(1000, 100, 10_000, 2, TrainConfig(dim=10, method="divmf"))
     assert wire(exact) == {"measuring": 2400, "accuracy": 8000, "diversity": 8800}  # 100 × 10 in float64, 100 counts
-    sampled = Job(1000, 100, 10_000, 2, TrainConfig(dim=10, accuracy="bpr", batch=40, negatives=4))
+    sampled = Job(1000, 100, 10_000, 2, TrainConfig(dim=10, model="bpr", batch=40, negatives=4))
     # 1,000 steps of 10 pairs touch 50 items: 50 × 10 × 4 bytes; and half of the 50 item numbers go to the other
     assert wire(sampled)["accuracy"] == 1000 * (2000 + 100)
     # as triples, they touch 80
@@ -107,7 +106,7 @@ def test_seconds_worked_out_by_hand():
 def test_a_short_calibration_finds_a_pace(monkeypatch, accuracy):
     for name, few in (("PASSED", 64), ("PAIRS", 5000), ("ROWS", 2000)):
         monkeypatch.setattr(calibration, name, few)
-    pace = calibrate(Job(10_000, 500, 100_000, 2, TrainConfig(accuracy=accuracy, dim=8)))
+    pace = calibrate(Job(10_000, 500, 100_000, 2, TrainConfig(model=accuracy, dim=8)))
     assert all(math.isfinite(value) and 1e-11 < value < 1e-2 for value in vars(pace).values())
 
 

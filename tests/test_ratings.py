@@ -37,7 +37,9 @@ def test_every_kind_of_file_is_read_so(tmp_path: Path, ending: str) -> None:
 def test_the_rating_column_may_have_any_name() -> None:
     named = LOG.rename({"rating": "how_good"})
     assert pairs(Interactions.from_frame(named, min_rating=4, rating="how_good")) == LIKED
-    with pytest.raises(ValueError, match=r"no column looks like the rating .* name it with rating=… \(--rating"):
+    with pytest.raises(
+        ValueError, match=r"no column looks like the rating .* call it rating, or say which it is \(rating=…\)"
+    ):
         Interactions.from_frame(named, min_rating=4)
     with pytest.raises(ValueError, match="rating='how_good' is named, but not from which on"):
         Interactions.from_frame(named, rating="how_good")

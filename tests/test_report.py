@@ -19,8 +19,9 @@ from divmf.data.interactions import Interactions
 from divmf.data.split import leave_one_out
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
-from divmf.ranking.metrics import METRICS, Estimate, evaluate, gini, head_share, measure
+from divmf.ranking.metrics import METRICS, Estimate, coverage_ceiling, evaluate, gini, head_share, measure
 from divmf.reports import chart_files, charts
+from divmf.reports.colours import REST
 from divmf.reports.matched import matched_tables
 from divmf.reports.page import run_report, write_page
 from divmf.reports.rows import lorenz, shares_by_tenth
@@ -68,12 +69,12 @@ def split():
 
 @pytest.fixture(scope="module")
 def lists(split):
-    return {"MF": make_lists(split, False), "DivMF": make_lists(split, True)}
+    return {"model": make_lists(split, False), "market": make_lists(split, True)}
 
 
 @pytest.fixture(scope="module")
 def curve(split, lists):
-    return Curve((point_of("accuracy", 1, lists["MF"], split), point_of("diversity", 1, lists["DivMF"], split)))
+    return Curve((point_of("accuracy", 1, lists["model"], split), point_of("diversity", 1, lists["market"], split)))
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def page(tmp_path_factory, split, lists, curve):
     path = tmp_path_factory.mktemp("report") / "new" / "report.html"
     extra = {EVIL: Curve((curve.base, replace(curve.points[1], phase="evil", knob=0.5)))}
     run_report(
-        path, curve, curve.points[1], {**lists, EVIL: lists["DivMF"]}, split, K, f"divmf demo {EVIL}", extra,
+        path, curve, curve.points[1], {**lists, EVIL: lists["market"]}, split, K, f"divmf demo {EVIL}", extra,
         valid_lists=lists, titles={"b": f"{EVIL} & co"}, run=EVIL,
     )  # fmt: skip
     return path
@@ -200,7 +201,7 @@ def chart_rows(chart):
 
 def test_the_curve_chart_draws_gini_negative_and_leaves_the_accuracy_epochs_out(curve):
     early = Point("accuracy", 0, {"ndcg": 0.0, "gini": 1.0}, {"ndcg": 0.0, "gini": 1.0})
-    chart = charts.curve_chart({"DivMF": Curve((early, *curve.points))}, metrics=("gini",), k=K)
+    chart = charts.curve_chart({"market": Curve((early, *curve.points))}, metrics=("gini",), k=K)
     rows = chart_rows(chart)
     assert [row["role"] for row in rows] == ["base", "point"]
     for row, point in zip(rows, curve.points, strict=True):
@@ -212,29 +213,49 @@ def test_the_curve_chart_draws_gini_negative_and_leaves_the_accuracy_epochs_out(
 
 def test_the_picked_point_is_drawn_at_its_test_numbers(curve):
     picked = curve.points[1]
-    rows = chart_rows(charts.curve_chart({"DivMF": curve}, picked=picked))
+    rows = chart_rows(charts.curve_chart({"market": curve}, picked=picked))
     (row,) = [row for row in rows if row["role"] == "picked"]
     assert (row["label"], row["x_coverage"]) == ("chosen", pytest.approx(picked.test["coverage"], rel=1e-5))
-    assert rows[0]["label"] == "MF"
+    assert rows[0]["label"] == "model"
 
 
 def test_a_base_that_was_picked_has_one_name(curve):
-    rows = chart_rows(charts.curve_chart({"DivMF": curve}, picked=curve.base))
-    assert [row["label"] for row in rows if row.get("label")] == ["MF, chosen"]
+    rows = chart_rows(charts.curve_chart({"market": curve}, picked=curve.base))
+    assert [row["label"] for row in rows if row.get("label")] == ["model, chosen"]
 
 
 def test_methods_that_start_from_one_model_share_its_diamond(curve):
-    rows = chart_rows(charts.curve_chart({"DivMF": curve, "other": curve}))
+    rows = chart_rows(charts.curve_chart({"market": curve, "other": curve}))
     assert [row["role"] for row in rows] == ["base", "point", "point", "point"]
 
 
-def test_many_methods_stay_distinct_and_many_points_are_not_too_many_for_altair(curve):
+def test_at_most_five_methods_are_highlighted_and_many_points_are_not_too_many_for_altair(curve):
     many = Curve((curve.base, *(curve.points[1],) * 250))  # 20 methods × 251 points: altair's own limit is 5,000 rows
     names = [f"method {number}" for number in range(20)]
     spec = charts.curve_chart(dict.fromkeys(names, many)).to_dict()
     encoding = spec["concat"][0]["layer"][1]["encoding"]
-    looks = zip(encoding["color"]["scale"]["range"], encoding["shape"]["scale"]["range"], strict=True)
-    assert len(set(looks)) == 20
+    tones, marks = (encoding[channel]["scale"]["range"] for channel in ("color", "shape"))
+    assert len(set(tones[:5])) == len(set(marks[:5])) == 5
+    assert set(tones[5:]) == {REST[0]}
+    assert encoding["color"]["scale"]["domain"] == names  # grey ones stand in the legend, where a click selects them
+    drawn = [row["method"] for row in chart_rows(charts.curve_chart(dict.fromkeys(names, many)))]
+    assert drawn.index("method 5") < drawn.index("method 0")  # and lie below the highlighted ones
+
+
+def test_the_ceiling_of_coverage_is_drawn_and_in_view(curve):
+    spec = charts.curve_chart({"market": curve}, ceiling=0.75).to_dict()
+    coverage, entropy, _ = spec["concat"]
+    (own, *_) = [spec["datasets"][layer["data"]["name"]] for layer in coverage["layer"] if "data" in layer]
+    assert own == [{"ceiling": 0.75, "name": "most possible"}]
+    assert not any("data" in layer for layer in entropy["layer"])
+    curved = next(layer for layer in coverage["layer"] if layer["mark"]["type"] == "line")
+    least, most = curved["encoding"]["x"]["scale"]["domain"]
+    assert least < 0.75 < most
+
+
+@pytest.mark.parametrize(("slots", "items", "most"), [(1500, 4000, 0.375), (4000, 1500, 1.0), (0, 7, 0.0)])
+def test_more_items_than_slots_cannot_be_covered(slots, items, most):
+    assert coverage_ceiling(slots, items) == most
 
 
 def test_no_curve_is_an_error_in_words():
@@ -245,7 +266,7 @@ def test_no_curve_is_an_error_in_words():
 def every_chart(split, lists, curve):
     counts = {name: some.counts for name, some in lists.items()}
     return {
-        "curve": charts.curve_chart({"DivMF": curve}, picked=curve.points[1], k=K),
+        "curve": charts.curve_chart({"market": curve}, picked=curve.points[1], k=K),
         "lorenz": charts.lorenz_chart(counts),
         "training": charts.training_chart(curve, k=K),
         "exposure": charts.exposure_chart(counts, split.train.popularity),
@@ -337,7 +358,7 @@ def on_curve(*pairs):
 def test_the_setting_of_each_method_is_chosen_on_validation_and_its_test_is_shown():
     curves = {"one": on_curve((1.0, 0.2), (0.9, 0.4), (0.5, 0.8)), "two": on_curve((1.0, 0.2), (0.95, 0.3))}
     coverage, _, evenness = matched_tables(curves, drops=(0.05, 0.1))
-    assert coverage.header == ["Method", "before", "5%", "10%"]
+    assert coverage.header == ["Method", "model", "5%", "10%"]
     assert [list(map(cell, row)) for row in coverage.rows] == [
         ["one", "0.2000", "0.2000", "<b>0.4000</b>"],
         ["two", "0.2000", "<b>0.3000</b>", "0.3000"],
@@ -356,7 +377,7 @@ def test_the_setting_of_each_method_is_chosen_on_validation_and_its_test_is_show
 def test_one_method_has_one_table_with_a_row_for_each_loss():
     curve = on_curve((1.0, 0.2), (0.9, 0.4))
     (table,) = matched_tables({"one": curve}, drops=(0.05, 0.2))
-    assert [row[0] for row in table.rows] == ["before", "5%", "20%"]
+    assert [row[0] for row in table.rows] == ["none: the model", "5%", "20%"]
     assert table.rows[1][1:] == [0.2, 1.0, 0.8]
     assert table.rows[2][1:] == [0.4, 1.0, 0.6]
 
@@ -391,7 +412,7 @@ def test_what_the_data_is_called_cannot_become_code(parsed):
 
 def test_the_numbers_of_the_tables_are_those_of_the_curve_and_the_lists(parsed, split, lists, curve):
     base, picked = curve.points
-    estimates = evaluate(lists["DivMF"], split, K)
+    estimates = evaluate(lists["market"], split, K)
     test, valid = parsed.table("On test"), parsed.table("On validation")
     labels = [row[0] for row in test[1:]]
     assert labels == ["nDCG@2", "Hit rate@2", *(metric.label for metric in list(METRICS.values())[2:])]
@@ -399,8 +420,27 @@ def test_the_numbers_of_the_tables_are_those_of_the_curve_and_the_lists(parsed, 
         assert row[1].split()[0] == number(base.test[name])
         assert row[2] == f"{number(picked.test[name])} {number(estimates[name].low)}–{number(estimates[name].high)}"
         assert row[3].split()[0] == signed(picked.test[name] - base.test[name])
-    expected = evaluate(lists["MF"], split, K, "valid")
+    expected = evaluate(lists["model"], split, K, "valid")
     assert valid[1][1].split()[0] == number(expected["ndcg"])
+
+
+def test_tables_of_numbers_are_folded_and_come_after_the_pictures(parsed):
+    tags = [tag for tag, _ in parsed.elements]
+    folds = [attributes for tag, attributes in parsed.elements if tag == "details"]
+    assert all(attributes == {"class": "fold"} for attributes in folds)  # closed
+    assert tags.count("table") == len(folds) + 4 + 1  # not folded: four users' lists, the commands
+    last_chart = max(place for place, (_, found) in enumerate(parsed.elements) if found.get("class") == "chart")
+    assert tags.index("details") < last_chart  # each section has its own
+
+
+def test_the_page_says_how_much_coverage_is_possible_and_who_made_the_curve(parsed):
+    words = "".join(parsed.words)
+    assert "9 lists of 2 have 18 slots for 6 items" in words
+    assert "is shown to someone; 100% is possible" in words
+    drawn = [layer["encoding"]["color"]["scale"]["domain"] for layer in parsed.specs()[0]["concat"][0]["layer"]
+             if "color" in layer["encoding"]]  # fmt: skip
+    assert drawn == [["market", EVIL]] * 2
+    assert "DivMF" not in words
 
 
 def test_lists_beside_the_two_have_their_own_table(parsed, curve):
@@ -418,22 +458,22 @@ def test_validation_numbers_come_from_the_curve_where_no_lists_are_given(tmp_pat
 
 
 def test_people_see_their_lists_side_by_side(parsed, split, lists):
-    tables = [table for table in parsed.tables if table[0] == ["", "before (MF)", "after (DivMF)"]]
+    tables = [table for table in parsed.tables if table[0] == ["", "before (model)", "after (market)"]]
     assert len(tables) == 4
-    people = [word.removeprefix("Person ") for word in parsed.words if word.startswith("Person ")]
+    people = [word.removeprefix("User ") for word in parsed.words if word.startswith("User ")]
     user = split.user_ids.to_list().index(people[0])
-    for column, name in ((1, "MF"), (2, "DivMF")):
+    for column, name in ((1, "model"), (2, "market")):
         for row, item in zip(tables[0][1:], lists[name].items[user], strict=True):
             item_id = split.item_ids[int(item)]
-            met = f"{split.train.popularity[item]} met it"
+            met = f"{split.train.popularity[item]} users"
             assert row[column].startswith(f"{EVIL} & co" if item_id == "b" else item_id)
             assert row[column].endswith(met)
             assert ("✓" in row[column]) == bool(split.test.matrix[user, item])
 
 
 def test_lists_without_the_two_names_are_an_error(tmp_path, split, lists, curve):
-    with pytest.raises(ValueError, match="lists holds DivMF; the report needs 'MF' and 'DivMF'"):
-        run_report(tmp_path / "report.html", curve, curve.base, {"DivMF": lists["DivMF"]}, split, K, "divmf demo")
+    with pytest.raises(ValueError, match="lists holds market; the report needs those of the model and of a method"):
+        run_report(tmp_path / "report.html", curve, curve.base, {"market": lists["market"]}, split, K, "divmf demo")
 
 
 def test_the_footer_names_command_and_versions(parsed):

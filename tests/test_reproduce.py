@@ -119,7 +119,7 @@ def test_every_recipe_names_real_settings_of_real_data(name: str, split: Split) 
         for settings in read_question(question).runs.values():
             config = recipe.config(2, split, settings)
             assert isinstance(config, TrainConfig)
-            assert (config.seed, config.accuracy, config.k) == (2, "bpr", 5)
+            assert (config.seed, config.model, config.k) == (2, "bpr", 5)
     assert recipe.base(2).diversity_epochs == 0
 
 

@@ -210,7 +210,7 @@ def test_a_log_shorter_than_the_state_is_noticed(run_folder: Path) -> None:
 
 STATES: list[tuple[Callable[[dict[str, torch.Tensor]], Any], str]] = [
     (lambda t: t.pop("items"), "it has no items"),
-    (lambda t: t.update(users=t["users"][:, :3], items=t["items"][:, :3]), "vectors of 3, the run has dim=32"),
+    (lambda t: t.update(users=t["users"][:, :3], items=t["items"][:, :3]), "vectors of 3, config.json says dim=32"),
     (
         lambda t: t.update({"accuracy.items.exp_avg": t["items"][:, :3]}),
         r"accuracy\.items\.exp_avg has shape \(40, 3\)",

@@ -43,9 +43,7 @@ def some_model(data: Interactions, seed: int = 0) -> MF:
 def test_the_compiled_steps_are_those_of_autograd_and_torchs_adam(accuracy: Any, shuffle: Any, adam: Any) -> None:
     # batches of 40 triples or 20 pairs: most rows are not in most batches
     data = some_data(90, 70, share=0.05)
-    config = TrainConfig(
-        accuracy=accuracy, negatives=2, batch=40, l2=0.01, learning_rate=0.02, adam=adam, shuffle=shuffle
-    )
+    config = TrainConfig(model=accuracy, negatives=2, batch=40, l2=0.01, learning_rate=0.02, adam=adam, shuffle=shuffle)
     compiled, plain = some_model(data), some_model(data)
     found = []
     for model, steps in ((compiled, steps_for(compiled, config)), (plain, by_autograd)):
@@ -72,7 +70,7 @@ def test_slopes_of_gaps_are_those_of_the_logistic_function(dtype: Any, close: fl
 
 def test_single_precision_trains_the_same_model() -> None:
     data = some_data(90, 70, share=0.05)
-    config = TrainConfig(accuracy="bpr", negatives=2, batch=40, l2=0.01, learning_rate=0.02)
+    config = TrainConfig(model="bpr", negatives=2, batch=40, l2=0.01, learning_rate=0.02)
     exact, single = some_model(data), some_model(data)
     single = MF(single.users.detach().float(), single.items.detach().float(), single.bias.float())
     losses = []
@@ -86,7 +84,7 @@ def test_single_precision_trains_the_same_model() -> None:
 
 def test_without_l2_rows_and_dense_are_one_optimiser() -> None:
     data = some_data(200, 150, share=0.02)
-    config = TrainConfig(accuracy="bpr", negatives=2, batch=16, l2=0.0, learning_rate=0.01)
+    config = TrainConfig(model="bpr", negatives=2, batch=16, l2=0.0, learning_rate=0.01)
     dense, rows = some_model(data), some_model(data)
     optimisers = [optimisers_of(model, config)["accuracy"] for model in (dense, rows)]
     for epoch in range(1, 4):
@@ -107,7 +105,7 @@ def test_l2_is_for_rows_in_the_batch_alone(adam: Any) -> None:
     # with L2, Adam on all rows moves those too that nobody met and nobody drew
     ids = [pl.Series(range(n)) for n in (2, 9)]
     data = Interactions(np.array([0, 0, 1]), np.array([0, 1, 2]), None, *ids)
-    config = TrainConfig(accuracy="bpr", negatives=1, batch=100, l2=0.5, adam=adam)
+    config = TrainConfig(model="bpr", negatives=1, batch=100, l2=0.5, adam=adam)
     ((_, met, unmet, _),) = slabs(data, 100, 1, np.random.default_rng(0))
     touched = {*met.tolist(), *unmet.ravel().tolist()}
     model = some_model(data)
@@ -143,7 +141,7 @@ def test_a_row_left_alone_is_where_torchs_adam_would_have_it(before: int, gap: i
 
 def test_an_epoch_cut_into_other_slabs_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     data = some_data(60, 50, share=0.2)
-    config = TrainConfig(accuracy="bpr", negatives=2, batch=16, adam="rows")
+    config = TrainConfig(model="bpr", negatives=2, batch=16, adam="rows")
     whole, cut = some_model(data), some_model(data)
     for model, slab in ((whole, 1 << 14), (cut, 24)):
         monkeypatch.setattr("divmf.models.sampling.SLAB", slab)
@@ -154,13 +152,13 @@ def test_an_epoch_cut_into_other_slabs_is_the_same(monkeypatch: pytest.MonkeyPat
 
 def test_the_size_of_the_model_decides_where_nothing_is_said() -> None:
     small, large = some_data(30, 20), some_data(90, 70)
-    config = TrainConfig(accuracy="bpr", batch=16)  # 4 · 16 = 64 rows
+    config = TrainConfig(model="bpr", batch=16)  # 4 · 16 = 64 rows
     assert steps_for(some_model(small), config) is on_all_rows
     assert steps_for(some_model(large), config) is on_touched_rows
-    triples = TrainConfig(accuracy="bpr", batch=32, shuffle="triples")  # which touch twice as many: 8 · 32 = 256 rows
+    triples = TrainConfig(model="bpr", batch=32, shuffle="triples")  # which touch twice as many: 8 · 32 = 256 rows
     assert steps_for(some_model(large), triples) is on_all_rows
-    assert steps_for(some_model(large), TrainConfig(accuracy="bpr", batch=32)) is on_touched_rows
-    assert steps_for(some_model(small), TrainConfig(accuracy="bpr", adam="rows")) is on_touched_rows
+    assert steps_for(some_model(large), TrainConfig(model="bpr", batch=32)) is on_touched_rows
+    assert steps_for(some_model(small), TrainConfig(model="bpr", adam="rows")) is on_touched_rows
     assert steps_for(some_model(large), TrainConfig(preset="paper", batch=16)) is on_all_rows
     assert steps_for(some_model(large), TrainConfig(preset="release", batch=16)) is on_all_rows
 
@@ -174,7 +172,7 @@ def test_the_loss_of_many_pairs_is_their_sum_however_far_apart_the_scores(shuffl
         with torch.no_grad():
             model.users.mul_(scale)
             model.bias.mul_(scale)
-        config = TrainConfig(accuracy="bpr", negatives=3, batch=1 << 20, l2=0.0, adam="dense", shuffle=shuffle)
+        config = TrainConfig(model="bpr", negatives=3, batch=1 << 20, l2=0.0, adam="dense", shuffle=shuffle)
         (slab,) = slabs(data, 1 << 20, 3, np.random.default_rng(1), each)
         users, met, unmet = (torch.from_numpy(part) for part in slab[:3])
         expected = float(batch_loss(model, config, users, torch.cat([met[:, None], unmet], dim=1)).detach())
@@ -186,7 +184,7 @@ def test_the_loss_of_many_pairs_is_their_sum_however_far_apart_the_scores(shuffl
 
 def test_an_epoch_after_resuming_is_the_epoch_that_would_have_followed() -> None:
     data = some_data(200, 150, share=0.02)
-    config = TrainConfig(accuracy="bpr", negatives=2, batch=16, adam="rows")
+    config = TrainConfig(model="bpr", negatives=2, batch=16, adam="rows")
     straight = some_model(data)
     optimisers = optimisers_of(straight, config)
     accuracy_epoch(straight, data, config, optimisers["accuracy"], epoch_rng(0, "accuracy", 1))

@@ -113,7 +113,7 @@ BAD_FILES = {
     "tabs.csv": ("user_id\titem_id\n1\t2\n", r"no column looks like the user .*is the separator right .comma in .csv"),
     "commas.tsv": ("user_id,item_id\n1,2\n", "is the separator right"),
     "bare.csv": ("1,1193,5\n1,661,3\n", "the first line must hold the names"),
-    "names.csv": ("who,what\n1,2\n", r"no column looks like the user .*among 'who', 'what'; name it with user="),
+    "names.csv": ("who,what\n1,2\n", r"no column looks like the user .*among 'who', 'what'; call it user_id, or say"),
     "ragged.csv": ("user_id,item_id\n1,2\n1,2,3\n", "could not be read as csv: found more fields"),
     "no-user.csv": ("user_id,item_id\n1,2\n,3\n", "column 'user_id' has 1 empty ids of 2"),
     "no-item.jsonl": ('{"user": 1, "sku": "a"}\n{"user": 1, "sku": null}\n', "column 'sku' has 1 empty ids of 2"),

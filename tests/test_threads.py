@@ -40,7 +40,7 @@ print(threads(), loss.hex(), *(point.gap.hex() for point in curve.curve.points[1
 pairs = Interactions.from_frame(pl.DataFrame(dict(zip(("user_id", "item_id"), met.nonzero()))))
 trained = []
 for adam in ("dense", "rows"):
-    config = TrainConfig(accuracy="bpr", adam=adam, batch=64)
+    config = TrainConfig(model="bpr", adam=adam, batch=64)
     own = initial_model(pairs.n_users, pairs.n_items, config)
     loss = accuracy_epoch(own, pairs, config, optimisers_of(own, config)["accuracy"], epoch_rng(0, "accuracy", 1))
     print(loss.hex())

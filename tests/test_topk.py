@@ -37,7 +37,7 @@ def test_lists_are_ordered_by_score_and_shorter_ones_padded():
     assert lists.lengths.tolist() == [2, 3]
     assert lists.counts.tolist() == [0, 2, 1, 2]
     assert (lists.width, lists.n_items, len(lists)) == (3, 4, 2)
-    assert repr(lists) == "TopK(2 lists of 3, catalogue of 4 items)"
+    assert repr(lists) == "TopK(2 lists of 3, catalog of 4 items)"
 
 
 def test_equal_scores_go_to_the_lowest_item_number():

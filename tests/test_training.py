@@ -1,5 +1,6 @@
 """The chunked, blocked training steps against autograd of the dense equations, and laws of an epoch."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -148,27 +149,67 @@ def test_what_pass_1_cannot_remember_is_found_again(monkeypatch: pytest.MonkeyPa
 def test_what_is_set_by_name_wins_over_the_preset() -> None:
     assert TrainConfig(preset="release", k=7).k == 7
     paper = TrainConfig(preset="paper")
-    assert paper == TrainConfig(preset="paper", accuracy="bpr", method="divmf", k=5)
+    assert paper == TrainConfig(preset="paper", model="bpr", method="divmf", k=5)
     assert (paper.rate(1), paper.rate(99), paper.decay, paper.epochs) == (0.001, 0.001, 0.0001, 200)
-    assert TrainConfig(preset="paper", accuracy="softmax").accuracy == "softmax"
+    assert TrainConfig(preset="paper", model="softmax").model == "softmax"
 
 
 def test_what_is_not_given_depends_on_the_loss_of_the_accuracy_phase() -> None:
-    config = TrainConfig()
-    assert (config.accuracy, config.method, config.epochs) == ("softmax", "market", 40)
+    config = TrainConfig(model="softmax")
+    assert (config.model, config.method, config.epochs) == ("softmax", "market", 40)
     # 0.2 for three epochs of five, then half a cosine: halved when half of the rest is gone, next to nothing at last
     assert [config.rate(epoch) for epoch in (1, 24, 25, 33)] == pytest.approx([0.2, 0.2, 0.2, 0.1])
     assert 0 < config.rate(40) < 0.002
     assert TrainConfig(learning_rate=0.5, accuracy_epochs=5).rate(5) == pytest.approx(0.25)
     # λ of the softmax is a sum's, not a mean's: the diversity phase does not take it over
     assert TrainConfig(l2=8.0).decay == 0.0001
-    assert TrainConfig(accuracy="bpr", l2=8.0).decay == 8.0
-    assert TrainConfig(accuracy="mse", accuracy_epochs=0).epochs == 0
+    assert TrainConfig(model="bpr", l2=8.0).decay == 8.0
+    assert TrainConfig(model="mse", accuracy_epochs=0).epochs == 0
 
 
-@pytest.mark.parametrize("given", [{}, {"accuracy": "bpr"}, {"method": "divmf"}])
+@pytest.mark.parametrize(
+    ("given", "model", "by_epochs"),
+    [
+        ({}, "auto", False),
+        ({"dim": 8}, "auto", False),
+        ({"model": "softmax"}, "softmax", False),
+        ({"model": "softmax", "l2": 8.0}, "softmax", True),
+        ({"accuracy_epochs": 3}, "softmax", True),
+        ({"method": "divmf"}, "softmax", True),
+        ({"model": "bpr"}, "bpr", True),
+        ({"preset": "paper"}, "bpr", True),
+        ({"model": "ease", "l2": 400.0}, "ease", False),
+    ],
+)
+def test_which_model_learns_and_how(given: dict[str, Any], model: str, by_epochs: bool) -> None:
+    config = TrainConfig(**given)
+    assert (config.model, config.by_epochs) == (model, by_epochs)
+    assert TrainConfig(**asdict(config)) == config  # as a run folder keeps it
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"model": "auto", "l2": 1.0}, "l2 is a setting of models trained by epochs"),
+        ({"model": "ials", "patience": 3}, "patience is a setting of models trained by epochs"),
+        ({"model": "ease", "dim": 8}, "ease has none: leave it out, or choose ials or softmax"),
+        ({"model": "ease", "method": "divmf"}, "method divmf trains vectors; model ease does not go with it"),
+        ({"budget": "soon"}, "a time such as 60s, 5m or 1h, not 'soon'"),
+        ({"budget": "-3s"}, "greater than 0"),
+    ],
+)
+def test_a_setting_that_a_model_does_not_have_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        TrainConfig(**given)
+
+
+def test_a_budget_may_have_a_unit() -> None:
+    assert [TrainConfig(budget=given).budget for given in (60, "60", "60s", "5m", "1.5h")] == [60, 60, 60, 300, 5400]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [{}, {"model": "bpr"}, {"method": "divmf"}])
 def test_the_alternating_schedule_is_the_papers_alone(given: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="set accuracy to bpr or mse, and method to divmf"):
+    with pytest.raises(ValidationError, match="set model to bpr or mse, and method to divmf"):
         TrainConfig(schedule="alternating", **given)
     assert TrainConfig(schedule="alternating", preset="paper").schedule == "alternating"
 
@@ -216,7 +257,7 @@ def test_an_epoch_draws_the_same_whatever_came_before() -> None:
 @pytest.mark.parametrize("accuracy", ["bpr", "softmax"])
 def test_an_accuracy_epoch_learns_what_users_met(accuracy: Any) -> None:
     data = some_data(60, 40)
-    config = TrainConfig(accuracy=accuracy, l2=0.0)
+    config = TrainConfig(model=accuracy, l2=0.0)
     model = initial_model(data.n_users, data.n_items, config)
     optimiser = adam(model, 0.02 if accuracy == "bpr" else 0.1, 0.0)
     found = [accuracy_epoch(model, data, config, optimiser, epoch_rng(0, "accuracy", e)) for e in range(1, 30)]
@@ -252,7 +293,7 @@ def trained(threads: int, config: TrainConfig, data: Interactions) -> MF:
 def test_the_number_of_threads_does_not_change_the_result(accuracy: Any, policy: Any) -> None:
     data = some_data(200, 80)
     config = TrainConfig(
-        accuracy=accuracy, l2=0.5 if accuracy == "softmax" else None, k=3, unmask=10, unmask_policy=policy, batch=512,
+        model=accuracy, l2=0.5 if accuracy == "softmax" else None, k=3, unmask=10, unmask_policy=policy, batch=512,
         rows=50, columns=30,
     )  # fmt: skip
     one, two = trained(1, config, data), trained(2, config, data)
@@ -280,7 +321,7 @@ def test_a_loss_that_is_no_number_stops_training(accuracy: Any, dtype: torch.dty
         model.users[0, 0] = torch.nan
     optimiser = torch.optim.Adam([model.users, model.items], lr=0.1)
     with pytest.raises(TrainingDiverged, match="smaller learning rate"):
-        accuracy_epoch(model, data, TrainConfig(accuracy=accuracy, l2=0.1), optimiser, epoch_rng(0, "accuracy", 1))
+        accuracy_epoch(model, data, TrainConfig(model=accuracy, l2=0.1), optimiser, epoch_rng(0, "accuracy", 1))
     with pytest.raises(TrainingDiverged, match="diversity loss"):
         diversity_epoch(model, data, TrainConfig(k=2), optimiser, epoch_rng(0, "diversity", 1))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from divmf.data.interactions import Interactions
     from divmf.data.split import Split, hold_out, leave_one_out
     from divmf.estimator import DivMF, Recommender, diversify, load
+    from divmf.market.rules import Rules
     from divmf.models.config import TrainConfig, TrainingDiverged
     from divmf.models.mf import MF
     from divmf.ranking.curve import Curve, Point
@@ -36,6 +37,7 @@ _HOME = {
     "Estimate": "ranking.metrics", "compare": "ranking.metrics", "evaluate": "ranking.metrics",
     "measure": "ranking.metrics",
     "MF": "models.mf",
+    "Rules": "market.rules",
     "Split": "data.split", "hold_out": "data.split", "leave_one_out": "data.split",
     "TopK": "ranking.lists",
     "TrainConfig": "models.config", "TrainingDiverged": "models.config",
@@ -43,7 +45,8 @@ _HOME = {
 _ROOMS = {"datasets": "data.datasets", "rerank": "rerank"}
 
 __all__ = [
-    "MF", "Curve", "DivMF", "Estimate", "Interactions", "Live", "Point", "Recommender", "Split", "TopK", "TrainConfig",
+    "MF", "Curve", "DivMF", "Estimate", "Interactions", "Live", "Point", "Recommender", "Rules", "Split", "TopK",
+    "TrainConfig",
     "TrainingDiverged", "compare", "datasets", "diversify", "evaluate", "hold_out", "leave_one_out", "load", "measure",
     "rerank",
 ]  # fmt: skip

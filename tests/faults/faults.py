@@ -1,6 +1,7 @@
 """Every command that writes, killed, stopped, out of room or called twice at once: it ends clean, and the next goes on.
 
-python tests/faults/faults.py --seed 0 --kills 20          (`make faults`)
+python tests/faults/faults.py --seed 0          (`make faults`)
+python tests/faults/faults.py --share 0.1 --only train recommend
 
 Moments are drawn from the seed between the start of a command and the time that it takes undisturbed; what is left in
 the end must be what the undisturbed command leaves, byte for byte but for the seconds that it took.
@@ -17,26 +18,39 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fetches
 import polars as pl
 
 SHORT = ["--accuracy-epochs", "4", "--diversity-epochs", "6", "-q"]
 DATA = "synthetic:60x40x900"
-# what is called, and what it leaves; RUN is a finished run, WIDE are lists of 20, OUT is what it writes
+# what is called, and what it leaves; RUN is a finished run, WIDE are lists of 20, RECIPE is a short one of the paper's
+# experiments, OUT is what it writes
 COMMANDS: dict[str, list[str]] = {
     "train": ["train", DATA, "-o", "OUT", *SHORT],
     "train paper": ["train", DATA, "-o", "OUT", "--preset", "paper", *SHORT],
+    "reproduce": ["reproduce", "q2", "--dataset", DATA, "-o", "OUT", "--seeds", "2", "--recipe", "RECIPE", "-q"],
     "recommend": ["recommend", "RUN", "-o", "OUT.parquet", "-q"],
     "recommend parts": ["recommend", "RUN", "-o", "OUT", "-q"],
     "rerank": ["rerank", "WIDE", "--method", "bayes_rule", "-o", "OUT.csv", "-q"],
     "curve": ["curve", "RUN", "-o", "OUT.csv", "-q"],
     "split": ["data", "split", DATA, "-o", "OUT", "-q"],
 }
+KILLS = {"train": 50, "train paper": 50}  # of the others, 20 each
+RECIPE = """title = "short"
+core = 0
+[settings]
+accuracy_epochs = 3
+diversity_epochs = 3
+dim = 8
+[blocks]
+[alternating]
+"""
 CLEAN = (0, 1, 2, 130, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGINT)
 LIMIT = 300  # seconds after which a command hangs
 
@@ -50,9 +64,15 @@ class Place:
     checked: int = 0
     known: dict[str, tuple[dict[str, Any], float]] = field(default_factory=dict)
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Checks so far, and those that failed."""
+        return self.checked, len(self.failures)
+
     def words(self, name: str, out: Path) -> list[str]:
         """A command as words of a shell."""
         places = {"RUN": str(self.folder / "run"), "WIDE": str(self.folder / "wide.parquet")}
+        places["RECIPE"] = str(self.folder / "recipe.toml")
         words = [places.get(word, word) for word in COMMANDS[name]]
         return [sys.executable, "-m", "divmf", *(word.replace("OUT", str(out)) for word in words)]
 
@@ -88,6 +108,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 def prepared(folder: Path) -> Place:
     """A finished run, and wide lists of it."""
     place = Place(folder)
+    (folder / "recipe.toml").write_text(RECIPE)
     for words in (
         ["train", DATA, "-o", str(folder / "run"), *SHORT],
         ["recommend", str(folder / "run"), "-o", str(folder / "wide.parquet"), "--k", "20", "-q"],
@@ -110,9 +131,11 @@ def content(path: Path) -> Any:
     if path.suffix == ".jsonl":
         return [timeless(json.loads(line)) for line in path.read_text().splitlines()]
     if path.suffix == ".parquet":
-        return pl.read_parquet(path, glob=False).to_dicts()
+        return pl.read_parquet(path, glob=False).select(pl.exclude("seconds")).to_dicts()
     if path.suffix == ".csv":
         return pl.read_csv(path).select(pl.exclude("seconds")).to_dicts()
+    if path.suffix in (".html", ".md"):  # the command that made a page stands in it
+        return path.read_text().replace(str(path.parent), "")
     return path.read_bytes()
 
 
@@ -223,10 +246,11 @@ def torn(place: Place, number: int, rng: random.Random) -> None:
         place.expect(not wrong, f"torn {path.name} {number}: exit {done.returncode}: {done.stderr}")
 
 
-def whole_trial(place: Place, seed: int, kills: int) -> None:
-    """All faults, in the order of the commands."""
+def whole_trial(place: Place, seed: int, share: float, only: Sequence[str]) -> None:
+    """All faults, in the order of the commands; share: of the number of kills."""
     rng = random.Random(seed)
-    for name in COMMANDS:
+    for name in [name for name in COMMANDS if not only or name in only]:
+        before, kills = place.counts, max(1, round(share * KILLS.get(name, 20)))
         for number in range(kills):
             interrupted(place, name, number, rng, signal.SIGKILL)
         for how in (signal.SIGTERM, signal.SIGINT):
@@ -237,19 +261,31 @@ def whole_trial(place: Place, seed: int, kills: int) -> None:
                 full_disk(place, name, size)
         except PermissionError as error:
             print(f"{name}: {error}")
-        print(f"{name}: {place.checked} checks so far, {len(place.failures)} failed", flush=True)
-    for number in range(kills):
-        torn(place, number, rng)
+        report(place, f"{name}: {kills} kills, SIGTERM, Ctrl-C, two at once, three full disks", before)
+    rest: dict[str, Callable[[Place, int, random.Random], None]] = {"data fetch": fetches.broken, "torn files": torn}
+    for name, fault in rest.items():
+        if not only or name in only:
+            before, times = place.counts, max(1, round(share * 20))
+            for number in range(times):
+                fault(place, number, rng)
+            report(place, f"{name}: {times} times", before)
+
+
+def report(place: Place, what: str, before: tuple[int, int]) -> None:
+    """What came of a part of the trial."""
+    checked, failed = place.counts
+    print(f"{what}: {checked - before[0]} checks, {failed - before[1]} failed", flush=True)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--share", type=float, default=1.0, help="of the number of kills")
+    parser.add_argument("--only", nargs="*", default=[], help="these commands")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = prepared(Path(folder))
-        whole_trial(place, asked.seed, asked.kills)
+        whole_trial(place, asked.seed, asked.share, asked.only)
     print(f"seed {asked.seed}: {place.checked} checks, {len(place.failures)} failed")
     return 1 if place.failures else 0
 

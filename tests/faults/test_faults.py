@@ -3,6 +3,7 @@
 import random
 import signal
 
+import fetches
 import pytest
 
 import faults
@@ -41,6 +42,13 @@ def test_a_full_disk_is_one_line_that_names_the_file(place: faults.Place, name: 
         faults.full_disk(place, name, 20_000 if name == "train" else 4096)
     except PermissionError as error:
         pytest.skip(str(error))
+    assert place.failures == []
+
+
+@pytest.mark.slow
+def test_a_download_that_is_dropped_or_killed_is_whole_or_not_there(place: faults.Place) -> None:
+    place.failures.clear()
+    fetches.broken(place, 0, random.Random(0))
     assert place.failures == []
 
 

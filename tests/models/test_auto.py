@@ -6,13 +6,15 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from scipy import sparse
 
 from divmf.data.datasets import marketplace
 from divmf.data.split import Split
-from divmf.models import auto, ease
+from divmf.models import auto, ease, searches
 from divmf.models.accuracy import best_items, valid_ndcg
-from divmf.models.auto import ARMS, TIE, Bench, choose, lead, refit, usual_budget, walk
+from divmf.models.auto import choose, lead, refit, usual_budget
 from divmf.models.scorer import Blocks, Factors, ItemItem
+from divmf.models.searches import ARMS, TIE, Bench, Next, Search, walk
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import measure
 
@@ -119,10 +121,10 @@ def test_a_search_that_is_clearly_behind_is_dropped_and_one_that_is_close_is_not
 ) -> None:
     truth, turns = split.valid.matrix.toarray(), {"good": 0, "close": 0, "bad": 0}
 
-    def search(name: str, noise: float) -> auto.Search:
+    def search(name: str, noise: float) -> Search:
         rng = np.random.default_rng(0)
         for number in range(6):
-            yield auto.Next(0.0, number // 2)
+            yield Next(0.0, number // 2)
             turns[name] += 1
             scores = truth + noise * rng.random(truth.shape)
             bench_of[0].trial(
@@ -132,7 +134,7 @@ def test_a_search_that_is_clearly_behind_is_dropped_and_one_that_is_close_is_not
     bench_of: list[Bench] = []
 
     def arm(name: str, noise: float) -> object:
-        def begin(bench: Bench) -> auto.Search:
+        def begin(bench: Bench) -> Search:
             bench_of[:] = [bench]
             return search(name, noise)
 
@@ -201,7 +203,44 @@ def test_the_usual_budget_grows_with_the_data_and_ends(split: Split) -> None:
     assert usual_budget(Split(*(replace(part, item_ids=ids) for part in (split.train, split.valid, split.test)))) == 600
 
 
-def test_the_time_of_an_inverse_grows_with_the_cube_of_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(100))  # an inverse takes a second
-    monkeypatch.setattr(auto.time, "perf_counter", lambda: float(next(clock)))
-    assert auto.ease_seconds(10_240) == pytest.approx(10**3 / 2)
+def test_costs_are_counted_from_the_sizes_alone_and_grow_with_them() -> None:
+    def met(n_users: int, n_items: int, pairs: int) -> sparse.csr_array:
+        cells = np.random.default_rng(0).choice(n_users * n_items, pairs, replace=False)
+        return sparse.csr_array((np.ones(pairs), (cells // n_items, cells % n_items)), shape=(n_users, n_items))
+
+    small, more, wide = met(100, 50, 1000), met(100, 50, 2000), met(100, 500, 1000)
+    assert searches.ease_cost(wide) - 2e-10 * 1000 * 500 == pytest.approx(
+        1000 * (searches.ease_cost(small) - 2e-10 * 1000 * 50)
+    )
+    for cost in (searches.ease_cost, lambda m: searches.ials_cost(m, 32, 8), lambda m: searches.softmax_cost(m, 64)):
+        assert cost(small) <= cost(more) < cost(wide)
+    assert searches.softmax_cost(small, 128) > 1.6 * searches.softmax_cost(small, 64)
+
+
+def test_the_trials_do_not_depend_on_how_fast_the_machine_is(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = choose(split, 5, seed=1)
+    now = iter(range(10**6))
+    monkeypatch.setattr("divmf.models.auto.time.perf_counter", lambda: 0.5 * next(now))  # every look half a second
+    slow = choose(split, 5, seed=1)
+    assert [(t.name, t.settings, t.ndcg) for t in slow.tried] == [(t.name, t.settings, t.ndcg) for t in usual.tried]
+    assert (slow.name, slow.settings, slow.capped) == (usual.name, usual.settings, False)
+
+
+def test_the_clock_ends_a_search_that_takes_far_longer_than_counted(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(10**6))
+    monkeypatch.setattr("divmf.models.auto.time.perf_counter", lambda: 10.0 * next(now))
+    chosen = choose(
+        split, 5, 60.0
+    )  # a look at the clock takes ten seconds, so a trial takes thirty: one, then two more
+    assert chosen.capped
+    assert 1 <= len(chosen.tried) <= 4
+    assert "60 s have passed" in chosen.left_out["ials"]
+
+
+def test_dimensions_and_lambda_that_are_given_are_not_chosen(split: Split) -> None:
+    chosen = choose(split, 5, dim=7, candidates=["ials", "softmax"])
+    assert {trial.settings["dim"] for trial in chosen.tried} == {7}
+    (only,) = choose(split, 5, l2=33.0, candidates=["ease"]).tried
+    assert only.settings == {"l2": 33.0}

@@ -8,7 +8,7 @@ from scipy import optimize, sparse
 
 from divmf.models.auto import Chosen
 from divmf.models.ease import ease
-from divmf.models.fold_in import fold_in, pairwise_vector, softmax_vectors
+from divmf.models.fold_in import decay, fold_in, pairwise_vector, softmax_vectors
 from divmf.models.ials import ials
 from divmf.models.scorer import Blocks, Factors, ItemItem
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_folded_in_is_refused() -> None:
         fold_in(Chosen(some_factors(), "ials", {"alpha": 0.3, "l2": 0.01}, ()), met[:, :39])
     with pytest.raises(ValueError, match="not negative; the smallest is -1"):
         fold_in(Chosen(some_factors(), "ials", {"alpha": 0.3, "l2": 0.01}, ()), -met)
-    with pytest.raises(ValueError, match="a model 'svd'; choose ease, ials, softmax or bpr"):
+    with pytest.raises(ValueError, match="a model 'svd'; choose ease, ials, softmax, bpr or mse"):
         fold_in(Chosen(some_factors(), "svd", {}, ()), met)
     blocks = Blocks(lambda users: np.zeros((len(users), N_ITEMS)), 3, N_ITEMS)
     with pytest.raises(ValueError, match="a Blocks cannot take in new people"):
@@ -136,3 +136,27 @@ def test_weights_between_items_need_no_name() -> None:
     met = some_histories(3, seed=9)
     people = fold_in(Chosen(ItemItem(met, weights), "neighbours", {}, ()), met)
     np.testing.assert_allclose(people.scores(np.arange(3)), met.toarray() @ weights, rtol=1e-5)
+
+
+def test_mse_finds_the_minimum_that_scipy_finds() -> None:
+    factors, met = some_factors(), some_histories(6, seed=8)
+    items, bias = factors.items_t.T.astype(np.float64), factors.bias.astype(np.float64)
+    settings = {"l2": 0.3, "negatives": 4, "steps": 5, "each": 4}
+    people = fold_in(Chosen(factors, "mse", settings, ()), met)
+    assert isinstance(people, Factors)
+    for row, user in zip(met.toarray(), people.users, strict=True):
+
+        def loss(u: np.ndarray, own: np.ndarray = row > 0) -> float:
+            scores = items @ u + bias
+            unmet = 4 * own.sum() * (scores[~own] ** 2).mean()
+            return float(((1 - scores[own]) ** 2).sum() + unmet + 0.5 * 0.3 * 5 * u @ u)
+
+        np.testing.assert_allclose(user, minimised(loss, DIM), atol=1e-4)
+
+
+def test_l2_of_a_step_counts_as_often_as_a_user_has_part_in_one() -> None:
+    every = {"l2": 0.1, "negatives": 4, "steps": 30, "each": 4}
+    np.testing.assert_allclose(decay(every, np.array([1, 7])), [3.0, 3.0])
+    # where L2 comes with the rows of a batch: once for each item met, with all that is drawn for it, or for each sample
+    np.testing.assert_allclose(decay(every | {"steps": 0}, np.array([1, 7])), [0.1, 0.7])
+    np.testing.assert_allclose(decay(every | {"steps": 0, "each": 1}, np.array([1, 7])), [0.4, 2.8])

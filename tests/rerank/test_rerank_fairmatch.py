@@ -10,7 +10,7 @@ from rerank_cases import by_score, candidates, items_of, rows_of, some
 
 from divmf.ranking.lists import TopK
 from divmf.rerank import fairmatch
-from divmf.rerank.fairmatch import rounds
+from divmf.rerank.fairmatch import replaced, rounds
 
 
 def plain_source_side(capacity, source, sink):
@@ -108,3 +108,11 @@ def test_a_graph_too_heavy_for_the_solver_is_an_error():
 
     with pytest.raises(ValueError, match="choose a smaller t"):
         unsaturated(np.zeros(3, int), np.arange(3), np.full(3, 2**30), False)
+
+
+def test_only_the_first_t_places_of_a_list_hold_what_may_come_in() -> None:
+    # one user, lists of one: place 2 is behind t = 2, whatever it was found in; place 1 comes in
+    lists = TopK.from_arrays(np.arange(4)[None], -np.arange(4.0)[None], ["ann"], list("abcd"))
+    round_of, visibility = np.array([0, 2, 1, 1]), np.array([9, 0, 0, 0])
+    assert replaced(lists, round_of, visibility, k=1, t=2, most=1).tolist() == [[1]]
+    assert replaced(lists, round_of, visibility, k=1, t=3, most=1).tolist() == [[2]]

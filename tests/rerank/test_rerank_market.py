@@ -1,16 +1,20 @@
 from itertools import combinations
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rerank_cases import candidates, items_of, make_candidates, rows_of, some
+from scipy import sparse
 
+from divmf.engine.arrays import Array
 from divmf.kernels.market import ONE
 from divmf.market.values import exposure_weights, slot_weights
+from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import gini
 from divmf.rerank import market
-from divmf.rerank.market import Solved
+from divmf.rerank.market import MarketOfLists
 
 
 def plain_turn(wide, k, lists, unit, exposure):
@@ -48,7 +52,7 @@ def plain_turn(wide, k, lists, unit, exposure):
 @given(candidates(n_lists=st.integers(1, 4)), st.integers(1, 3), st.sampled_from([0.3, 2.0]))
 def test_no_user_of_a_plain_loop_would_take_another_list(wide, k, rho):
     lists = items_of(market(wide, k, rho=rho))
-    unit = rho * (Solved(wide, k, "count", 0.9, 1e-4).market.spread or 1.0)
+    unit = rho * MarketOfLists(wide, k).unit
     assert not plain_turn(wide, k, lists, unit, "count")
 
 
@@ -71,3 +75,69 @@ def test_a_larger_rho_spreads_lists_more_evenly():
     values = [gini(market(wide, 4, rho=rho).counts) for rho in (0.0, 0.05, 0.5, 5.0)]
     assert values == sorted(values, reverse=True)
     assert values[-1] < 0.3 * values[0]
+
+
+def wide_lists(own: Array, width: int) -> TopK:
+    """The best of scores in which some items are liked by all."""
+    scores = own + 2 * np.random.default_rng(7).normal(size=own.shape[1])
+    items = np.argsort(-scores, axis=1)[:, :width].astype(np.int32)
+    best = np.take_along_axis(scores, items, axis=1).astype(np.float32)
+    return TopK(items, best, pl.Series("user_id", range(len(own))), pl.Series("item_id", range(own.shape[1])))
+
+
+@pytest.mark.parametrize("exposure", ["count", "attention"])
+def test_lists_at_fixed_discounts_are_the_best_of_all_by_hand(exposure: str) -> None:
+    rng = np.random.default_rng(3)
+    wide = make_candidates(3, 9, 8, 6)
+    discount = np.round(rng.uniform(0, 2, 8), 2)
+    made = MarketOfLists(wide, 3, exposure)
+    slots, shares = slot_weights(3), exposure_weights(3, exposure) / ONE
+
+    def worth(user: int, places: tuple[int, ...]) -> float:
+        items, scores = wide.items[user][list(places)], wide.scores[user][list(places)]
+        return float((slots * scores + shares * discount[items]).sum())
+
+    for user, items in enumerate(made.respond(discount)):
+        places = tuple(int(np.flatnonzero(wide.items[user] == item)[0]) for item in items)
+        assert worth(user, places) == pytest.approx(max(worth(user, each) for each in combinations(range(6), 3)))
+
+
+def test_the_discounts_of_a_solution_give_nearly_its_lists() -> None:
+    wide = wide_lists(np.random.default_rng(0).normal(size=(400, 60)), 40)
+    made = MarketOfLists(wide, 5)
+    found = made.at(1.0)
+    again = made.respond(made.certificate(found).discount)
+    kept = np.mean([len(set(one) & set(other)) / 5 for one, other in zip(found.items, again, strict=True)])
+    assert kept > 0.9
+    assert gini(made.listed(again).counts) < gini(made.listed(made.at(0.0)).counts) - 0.2
+
+
+def test_a_loss_of_ndcg_is_kept_and_no_more_is_replaced_than_allowed() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(300, 50))
+    wide = wide_lists(scores, 30)
+    users, places = np.nonzero(rng.random((300, 4)) < 0.5)  # half of the best are met later
+    met = (np.ones(len(users), dtype=np.float32), (users, wide.items[users, places]))
+    held = sparse.csr_array(met, shape=(300, 50))
+    made = MarketOfLists(wide, 4)
+    keeps = made.keeps(0.05, held)
+    found = made.within(keeps)
+    assert found.rho > 0
+    assert keeps(found.items)
+    assert not keeps(made.at(2 * found.rho + 1).items)
+    with pytest.raises(ValueError, match="nothing of the users of these lists"):
+        made.keeps(0.05, sparse.csr_array((300, 50), dtype=np.float32))
+
+
+@pytest.mark.parametrize("factor", [0.25, 4.0])
+def test_the_unit_of_the_scores_does_not_matter(factor: float) -> None:
+    # ρ counts in spreads of a user's scores
+    rng = np.random.default_rng(5)
+    items = np.tile(np.arange(12, dtype=np.int32), (8, 1))
+    scores = rng.random((8, 12)).astype(np.float32)
+    made = [
+        market(TopK.from_arrays(items, unit * scores, list(range(8)), list(range(12))), 3, rho=0.5)
+        for unit in (1, factor)
+    ]
+    assert made[0].items.tolist() == made[1].items.tolist()
+    assert made[0].items.tolist() != np.argsort(-scores, axis=1)[:, :3].tolist()

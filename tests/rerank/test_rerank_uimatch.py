@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_cases import by_score, candidates, items_of, make_candidates, make_train, rows_of, some, units_of
 
+from divmf.data.interactions import Interactions
 from divmf.ranking.lists import TopK
 from divmf.rerank import uimatch
 from divmf.rerank.uimatch import capacities, normalised
@@ -84,3 +85,10 @@ def test_uimatch_without_train_says_what_is_missing():
     with pytest.raises(ValueError, match=r"train=… .* or gamma=0"):
         uimatch(make_candidates(0), 3)
     assert len(uimatch(make_candidates(0), 3, c=inf)) == 5
+
+
+def test_items_met_once_each_share_all_places_evenly() -> None:
+    # the most popular item weighs 1, also where it was met once: two items, four lists of two, so four places each
+    lists = TopK.from_arrays(np.tile([0, 1], (4, 1)), np.tile([2.0, 1.0], (4, 1)), list("wxyz"), ["a", "b"])
+    train = Interactions.from_frame(pl.DataFrame({"user_id": ["w", "x"], "item_id": ["a", "b"]}))
+    assert capacities(lists, 2, 1.0, 2.0, train).tolist() == [4, 4]

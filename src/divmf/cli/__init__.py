@@ -27,6 +27,7 @@ def main() -> None:
             replay,
             reproduce,
             rerank,
+            rerun,
             serve,
             train,
         )
@@ -36,7 +37,7 @@ def main() -> None:
                 f"argument {sys.argv.index('', 1)} is empty, as of a variable that is not set; give a value,"
                 " or leave it out"
             )
-        code = app(standalone_mode=False)
+        code = app(prog_name="divmf", standalone_mode=False)
     except typer.Abort:
         code = failed("stopped", 1)
     except KeyboardInterrupt:
@@ -73,7 +74,8 @@ def usage(error: typer.TyperException) -> str:
     """A wrong call, with the way to its help."""
     context = getattr(error, "ctx", None)
     hint = f" (see `{context.command_path} --help`)" if context else ""
-    return " ".join(error.format_message().split()) + hint
+    said = error.format_message().replace("Value error, ", "").replace("Input should", "it should")
+    return " ".join(said.split()) + hint
 
 
 def explain(error: Exception) -> int:

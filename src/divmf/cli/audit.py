@@ -11,8 +11,9 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out, hushed, strict
-from divmf.cli.inputs import check_output, naming, positive_share
+from divmf.cli.inputs import Columns, check_output, positive_share
 from divmf.cli.options import command
+from divmf.engine.files import naming
 
 log = logging.getLogger(__name__)
 
@@ -29,20 +30,24 @@ def audit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page, such as report.html.")],
     k: Annotated[
         int | None,
-        typer.Option("--k", "-k", min=1, help="How many of each list people see; the rest are candidates for the"
+        typer.Option("--k", "-k", min=1, help="How many of each list users see; the rest are candidates for the"
                      " rerankers. The whole lists, if not given."),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="What people really went on to choose: adds the accuracy and what it costs.")
+        Path | None, typer.Option(help="What users went on to choose: adds the accuracy and what it costs.")
     ] = None,
     train: Annotated[
         Path | None, typer.Option(help="What the recommender learnt from: popularity is counted there.")
     ] = None,
-    replace: Annotated[str, typer.Option(help="Share of the shown places a reranker may replace.")] = "20%",
+    replace: Annotated[str, typer.Option(help="Share of the shown slots a reranker may replace.")] = "20%",
     budget: Annotated[float, typer.Option(min=0, help="Seconds for all rerankers together; 0 tries none.")] = 25,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap and of the methods that draw.")] = 0,
+    user: Columns.user = None,
+    item: Columns.item = None,
 ) -> None:  # fmt: skip
-    """What any recommender's lists do to the catalogue, and what each reranker would change: one page.
+    """What any recommender's lists do to the catalog, and what each reranker would change: one page.
+
+    --user and --item name the columns of LISTS.
 
     Coverage, Gini, entropy, who is never shown; the same after each reranker; with --test, what that costs in accuracy.
     Writes the page, and beside it a folder with every number (CSV, parquet, JSON) and the figures (PNG, SVG).
@@ -61,7 +66,7 @@ def audit(
     replaced = positive_share(replace, "--replace")
     item_ids, titles = read_catalog(catalog)
     with out.progress(f"reading {lists}", None):
-        subject = read_subject(lists, item_ids, k, train, test)
+        subject = read_subject(lists, item_ids, k, train, test, (user, item))
     people = spread_users(subject.shown, subject.shown)
     tried, left_out = try_rerankers(out, subject, people, replaced, budget, seed)
     from divmf.reports.audit_numbers import accuracy
@@ -74,15 +79,18 @@ def audit(
     out.result(document)
 
 
-def read_subject(lists: Path, item_ids: pl.Series, k: int | None, train: Path | None, test: Path | None) -> Any:
-    """What is audited, read from its files; what looks wrong is said."""
+def read_subject(
+    lists: Path, item_ids: pl.Series, k: int | None, train: Path | None, test: Path | None,
+    columns: tuple[str | None, str | None],
+) -> Any:  # fmt: skip
+    """What is audited, read from its files; what looks wrong is said. columns: the user's and the item's, if named."""
     from divmf.data.interactions import Interactions
     from divmf.data.tables import read_table
     from divmf.ranking.lists import TopK
     from divmf.reports.audit_numbers import Subject
 
     with naming(lists):
-        given = TopK.from_frame(ordered(read_table(lists), lists), item_ids)
+        given = TopK.from_frame(ordered(read_table(lists), lists, columns[0]), item_ids, *columns)
     if k is not None and k > given.width:
         raise ValueError(f"-k {k}: no list of {lists} holds more than {given.width}; choose -k {given.width} or less")
     read = {
@@ -94,18 +102,18 @@ def read_subject(lists: Path, item_ids: pl.Series, k: int | None, train: Path | 
     with naming(test):
         _ = subject.truth
     if subject.without_list:
-        log.warning("%s people of %s have no list; they count as misses", f"{subject.without_list:,}", test)
+        log.warning("%s users of %s have no list; they count as misses", f"{subject.without_list:,}", test)
     return subject
 
 
-def ordered(table: pl.DataFrame, lists: Path) -> pl.DataFrame:
+def ordered(table: pl.DataFrame, lists: Path, user: str | None) -> pl.DataFrame:
     """The rows of a file of lists; where neither score nor rank says their order, they rank as they stand there."""
     from divmf.data.tables import find_column
 
     if any(find_column(table, role, required=False) for role in ("score", "rank")):
         return table
-    log.warning("%s has neither a score nor a rank: each person's rows count as ranked as they stand there", lists)
-    return table.with_columns(rank=pl.int_range(1, pl.len() + 1).over(find_column(table, "user")))
+    log.warning("%s has neither a score nor a rank: each user's rows count as ranked as they stand there", lists)
+    return table.with_columns(rank=pl.int_range(1, pl.len() + 1).over(find_column(table, "user", user)))
 
 
 def try_rerankers(
@@ -154,7 +162,7 @@ def write_all(found: Any, output: Path) -> dict[str, Any]:
     size = f"{len(subject.lists):,} lists, of which the first {subject.k} were shown, {subject.lists.n_items:,} items."
     command_line = shlex.join(["divmf", *sys.argv[1:]])
     write_page(
-        output, "What the recommendations do to the catalogue", sections(found, charts), made_by(command_line), size
+        output, "What the recommendations do to the catalog", sections(found, charts), made_by(command_line), size
     )
     return document
 
@@ -164,14 +172,15 @@ def say(out: Out, found: Any, output: Path) -> None:
     subject, names = found.subject, ("coverage", "entropy", "gini", "head_share", "kept")
     rows = [["shown now", *(subject.own[name] for name in names)]]
     rows += [[trial.method, *(trial.picked.test[name] for name in names)] for trial in found.by_evenness]
-    columns = ["", "coverage", "entropy", "gini", "head share", "places kept"]
+    columns = ["", "coverage", "entropy", "gini", "head share", "slots kept"]
     if found.losses:
         columns.append("nDCG change")
         rows[0].append("")
         for row, trial in zip(rows[1:], found.by_evenness, strict=True):
             loss = found.losses[trial.method]
             row.append(f"{float(loss):+.4f} ({loss.low:+.4f} … {loss.high:+.4f})")
-    out.table(f"{len(subject.lists):,} lists, k = {subject.k}, {subject.lists.n_items:,} items", columns, rows)
+    size = f"{len(subject.lists):,} lists, k = {subject.k}, {subject.lists.n_items:,} items"
+    out.table(f"{size}; coverage at most {subject.ceiling:.4f}", columns, rows)
     out.say(f"never shown: {len(found.never):,} items")
     for each in found.left_out:
         out.note(f"{each.method} is left out: {each.why}")

@@ -25,25 +25,28 @@ def compare(
     losses: Annotated[str, typer.Option(help="Shares of nDCG to give up, separated by commas.")] = "1%,5%,10%,20%",
     also: Annotated[
         list[Path] | None,
-        typer.Option(help="Another run that diversifies the same MF, such as by the paper's method; may be repeated."),
+        typer.Option(help="Another run on the same model, such as by the paper's method; may be repeated."),
     ] = None,
     catalog: Annotated[
         Path | None,
         typer.Option(help="The titles of the items, for the examples: item_id and title, or MovieLens' movies.dat."),
     ] = None,
 ) -> None:
-    """Every reranker's curve beside the run's own on the same MF model, at matched nDCG loss, with 95% intervals.
+    """Every reranker's curve beside the run's own on the same model, at matched nDCG loss, with 95% intervals.
 
     Knobs are chosen on validation; what is printed is the test. DIR/report.html says what to choose and why.
     """
     from divmf.data.outputs import protect
     from divmf.data.tables import read_catalog
-    from divmf.reports.experiments.compare import matched, rivals
+    from divmf.reports.experiments.compare import matched, names_of, reranked, rivals
     from divmf.rerank import METHODS, find_method
     from divmf.train.runs import Run
 
     shares = [positive_share(text.strip(), "--losses") for text in losses.split(",")]
     names = list(METHODS) if methods is None else [find_method(name.strip()).name for name in methods.split(",")]
+    missing = {name: METHODS[name].missing for name in names if METHODS[name].missing}
+    if missing and methods is not None:
+        raise ValueError(f"--methods {methods}: {next(iter(missing))} cannot run here; {next(iter(missing.values()))}")
     opened = Run.open(run)
     opened.curve.choose(ndcg_drop=0.0)  # a run without points has nothing to compare
     titles = {} if catalog is None else read_catalog(catalog)[1]
@@ -53,10 +56,14 @@ def compare(
     split, others = opened.split, [Run.open(other) for other in also or []]
     for other in others:
         opened.check_same_data(other)
+    names_of([opened, *others])  # refuses one given twice before anything is made
     output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     found: list[Any] = []
     base = None
+    names = [name for name in reranked(names, [opened, *others]) if name not in missing]
+    for name, why in missing.items():
+        out.note(f"{name} is left out: {why}")
     n_rivals = len(names) + 1 + len(others)
     with hushed("divmf.rerank"), out.progress("comparing", n_rivals) as bar:
         for number, rival in enumerate(rivals(opened, candidates, names, also=others), 1):
@@ -95,12 +102,14 @@ def write_report(
     """The page, and its figure as files beside it."""
     from divmf.reports.chart_files import save_chart
     from divmf.reports.charts import curve_chart
-    from divmf.reports.compared import Comparison
+    from divmf.reports.compared import USUAL_LOSS, Comparison
     from divmf.reports.comparison import sections
     from divmf.reports.examples import example_tables
     from divmf.reports.page import made_by, write_page
 
     split, k = run.split, run.config.k
+    own, *others = found
+    found = [own, *sorted(others, key=lambda rival: rival.curve.best_within(USUAL_LOSS, "gini").valid["gini"])]
     curves = {rival.name: rival.curve for rival in found}
     losses = sorted({row["loss"] for row in rows})
     settings = {
@@ -111,12 +120,12 @@ def write_report(
     after = chosen.lists(story.point(chosen.name, story.usual))
     examples = example_tables(base, after, split, titles, ("the model", chosen.name))
     story = Comparison(rows, curves, settings, split, k, str(run.folder), candidates, examples)
-    chart = curve_chart({rival.name: rival.drawn for rival in found}, k=k)
+    chart = curve_chart({rival.name: rival.drawn for rival in found}, k=k, ceiling=story.ceiling)
     for ending in ("html", "png", "svg"):
         save_chart(chart, path.with_name(f"curves.{ending}"))
-    size = f"{len(found)} methods on one model: {split.n_users:,} people, {split.n_items:,} items, lists of {k}."
+    size = f"{len(found)} methods on one model: {split.n_users:,} users, {split.n_items:,} items, lists of {k}."
     command_line = shlex.join(["divmf", *sys.argv[1:]])
-    write_page(path, "Which way to a fairer catalogue?", sections(story, chart), made_by(command_line), size)
+    write_page(path, "Which way to a fairer catalog?", sections(story, chart), made_by(command_line), size)
 
 
 def print_tables(out: Out, rows: Sequence[dict[str, Any]], shares: Sequence[float]) -> None:

@@ -101,6 +101,10 @@ class Bar:
     progress: Progress
     task: Any
 
+    def tell(self, line: str) -> None:
+        """What is going on, beside a bar that does not know how far it is."""
+        self.progress.update(self.task, description=line, completed=0, total=None, figures="")
+
     def update(self, what: str, completed: int, total: int | None, figures: Mapping[str, float]) -> None:
         """Move it, with the figures of the moment beside it."""
         beside = "  ".join(f"{name} {shown(value)}" for name, value in figures.items())

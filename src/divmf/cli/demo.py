@@ -1,6 +1,5 @@
 """divmf demo."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out, hushed
 from divmf.cli.options import command
-from divmf.cli.train import SHOWN, choose, train_run
+from divmf.cli.train import SHOWN, base_name, choose, train_run
 
 # large enough to show the effect, small enough for a minute on two cores
 USERS, ITEMS, INTERACTIONS = 2000, 1000, 60_000
@@ -32,6 +31,8 @@ def demo(
     from divmf.data.outputs import protect
     from divmf.estimator import Recommender
     from divmf.models.config import TrainConfig
+    from divmf.ranking.metrics import coverage_ceiling
+    from divmf.reports.experiments.compare import NAMES
     from divmf.reports.page import run_report
 
     protect(output / "report.html")
@@ -40,18 +41,20 @@ def demo(
     out.note(f"a marketplace of {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")
     run = train_run(out, output / "run", split, config, "synthetic")
     picked, curve = choose(run, split, ndcg_drop=LOSS), run.curve
-    chosen = {name: Recommender.at(run, point, split) for name, point in (("MF", curve.base), ("DivMF", picked))}
-    rivals = reranker_curves(out, chosen["MF"].lists(WIDTH, seen="train"), split, config.k)
+    own = NAMES[config.method]
+    chosen = {name: Recommender.at(run, point, split) for name, point in (("model", curve.base), (own, picked))}
+    rivals = reranker_curves(out, chosen["model"].lists(k=WIDTH, seen="train"), split, run)
     report = output / "report.html"
     run_report(
-        report, curve, picked, {name: each.lists() for name, each in chosen.items()}, split, config.k,
+        report, curve, picked, {name: each.lists(seen="train+valid") for name, each in chosen.items()}, split, config.k,
         f"divmf demo -o {output} --seed {seed}", rivals,
         valid_lists={name: each.lists(seen="train") for name, each in chosen.items()}, run=run.folder,
     )  # fmt: skip
-    points = {"MF, accuracy only": curve.base, f"divmf, {config.method}": picked}
+    points = {f"{base_name(run)}, the model": curve.base, own: picked}
     points |= {name: found.best_within(LOSS, "gini") for name, found in rivals.items()}
     out.table(
-        f"on the test items, k = {config.k}; everything but MF at {LOSS:.0%} validation nDCG loss",
+        f"on the test items, k = {config.k}; the methods at {LOSS:.0%} validation nDCG loss; coverage at most"
+        f" {coverage_ceiling(split.n_users * config.k, split.n_items):.4f}",
         ["", *SHOWN],
         [[name, *(point.test[metric] for metric in SHOWN)] for name, point in points.items()],
     )
@@ -63,16 +66,17 @@ def demo(
     )
 
 
-def reranker_curves(out: Out, candidates: Any, split: Any, k: int) -> dict[str, Any]:
-    """The curve of every reranker that can run here."""
+def reranker_curves(out: Out, candidates: Any, split: Any, run: Any) -> dict[str, Any]:
+    """The curve of every reranker that can run here and is not the run's own method, the most even first."""
+    from divmf.reports.experiments.compare import reranked
     from divmf.rerank import METHODS, sweep
 
-    curves = {}
-    with hushed("divmf.rerank"), out.progress("rerankers", len(METHODS)) as bar:
-        for number, (name, method) in enumerate(METHODS.items(), 1):
-            bar.update(f"reranker {name}", number, len(METHODS), {})
-            if method.extra == "flow" and not find_spec("ortools"):
-                out.note(f"{name} is left out: it needs `pip install 'divmf[flow]'`")
+    names, curves = reranked(METHODS, [run]), {}
+    with hushed("divmf.rerank"), out.progress("rerankers", len(names)) as bar:
+        for number, name in enumerate(names, 1):
+            bar.update(f"reranker {name}", number, len(names), {})
+            if why := METHODS[name].missing:
+                out.note(f"{name} is left out: {why}")
                 continue
-            curves[name] = sweep(candidates, method, split, k)
-    return curves
+            curves[name] = sweep(candidates, METHODS[name], split, run.config.k)
+    return dict(sorted(curves.items(), key=lambda pair: pair[1].best_within(LOSS, "gini").valid["gini"]))

@@ -17,8 +17,8 @@ def doctor(out: Out) -> None:
     import divmf.models.mf  # noqa: F401  (sets torch's threads)
     from divmf.data.datasets import data_directory
     from divmf.engine.threads import threads
+    from divmf.engine.versions import versions
     from divmf.kernels.cache import kernel_cache
-    from divmf.train.runs import versions
 
     directory, cache = data_directory(), kernel_cache()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else None

@@ -1,7 +1,6 @@
 """How a command line names data: the same options and the same errors for every command."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ import typer
 
 from divmf.cli.console import Out
 from divmf.engine.clock import Clock
+from divmf.engine.files import naming
 from divmf.engine.masking import masked
 
 
@@ -95,17 +95,6 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, cl
     return split if read.share or comm.size() == 1 else split.of_process(comm.rank(), comm.size())
 
 
-@contextmanager
-def naming(path: Path | None) -> Iterator[None]:
-    """Errors about what a file holds begin with its name."""
-    try:
-        yield
-    except ValueError as error:
-        if path is None or str(path) in str(error):
-            raise
-        raise ValueError(f"{path}: {error}") from error
-
-
 def read_users(path: Path, known: Any) -> Any:
     """The distinct user ids of a file, all of them known; those of a text file as the type of the known ones."""
     from divmf.data.tables import file_kind, find_column, read_table
@@ -122,6 +111,15 @@ def read_users(path: Path, known: Any) -> Any:
             known.user_numbers(given)
             return given
         return own_users(given, known)
+
+
+def read_histories(path: Path, item_ids: Any) -> Any:
+    """What people who were not in training have met, from a file of user_id and item_id."""
+    from divmf.data.histories import Histories
+    from divmf.data.tables import read_table
+
+    with naming(path):
+        return Histories.from_frame(read_table(path), item_ids)
 
 
 def own_users(given: Any, known: Any) -> Any:

@@ -8,10 +8,13 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
-from divmf.cli.inputs import naming, read_users
+from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
+from divmf.cli.inputs import Columns, read_histories, read_users
 from divmf.cli.options import command
+from divmf.engine.files import naming
 
 log = logging.getLogger(__name__)
+ENDS = 5  # groups shown of those with the most and with the least
 
 
 @command(app, "recommend", shared=True)
@@ -24,11 +27,22 @@ def recommend(
     ],
     k: Annotated[int | None, typer.Option("--k", "-k", help="Items per list; the run's own k if not given.")] = None,
     users: Annotated[Path | None, typer.Option(help="A file of user ids; all users if not given.")] = None,
-    epoch: Annotated[int | None, typer.Option(help="This epoch instead of the picked point; 0 is MF.")] = None,
+    histories: Annotated[
+        Path | None,
+        typer.Option(
+            help="Lists for people who were not in training instead: a file of what they have met, user_id and item_id."
+        ),
+    ] = None,
+    epoch: Annotated[int | None, typer.Option(help="This epoch instead of the picked point; 0 is the model.")] = None,
     seen: Annotated[
-        str, typer.Option(help="What stays out of a list: 'train+valid' (so that a test can find its item), 'train',"
-                          " or 'all' for lists that people will see.")
-    ] = "train+valid",
+        str, typer.Option(help="What stays out of a list: 'all' that a user has met, for lists that people will see;"
+                          " 'train+valid', so that a test can find its items; 'train'.")
+    ] = "all",
+    exclude: Filtered.exclude = None,
+    items: Filtered.items = None,
+    where: Filtered.where = None,
+    catalog: Filtered.catalog = None,
+    rules: Filtered.rules = None,
 ) -> None:  # fmt: skip
     """Write the lists of the picked operating point: user_id, item_id, score, rank.
 
@@ -36,6 +50,10 @@ def recommend(
     Examples:
 
       divmf recommend run -o lists.parquet
+
+      divmf recommend run -o new.parquet --histories baskets.csv     (people who were not in training)
+
+      divmf recommend run -o lists.parquet --exclude sold-out.csv --where "category = 'Drama'" --catalog items.parquet
 
       torchrun --nproc-per-node 4 -m divmf recommend run -o lists/
     """
@@ -49,14 +67,48 @@ def recommend(
     if comm.size() > 1 and not as_parts:
         raise ValueError(f"{output} is one file, and there are {comm.size()} processes; name a folder, as lists/")
     (check_folder if as_parts else check_writable)(output)
-    protect(output, [users], LISTS)
+    protect(output, [users, histories, exclude, items, catalog, rules], LISTS)
+    if histories is not None and (users is not None or comm.size() > 1):
+        raise ValueError("--histories is for people who were not in training, and for one process; leave --users out")
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
+    asked = read_rules(rules, catalog)
+    if epoch is None and asked is None and seen == "all" and (run / "final" / "model.json").exists():
+        last = load(run / "final")
+        if last.point == chosen.point:
+            chosen = last
+            out.note(f"{run}/final: learnt from everything")
+        else:
+            out.note(f"{run}/final is of {last.point.name}; these are of {chosen.point.name}, picked since")
+    people = None if histories is None else read_histories(histories, chosen.split.item_ids)
+    about: dict[str, Any] = {}
+    if asked is not None:
+        with out.progress(f"the market with the rules of {rules}", None):
+            chosen, bound, ndcg = under_rules(run, chosen, asked, k)
+        kind = {"train": "valid", "train+valid": "test"}.get(seen, "all")
+        about = {"rules": say_given(out, bound, chosen.chosen.lists[kind], ndcg)}
     wanted = None if users is None else read_users(users, chosen.split.train)
-    lists = chosen.lists(k, wanted, seen)  # type: ignore[arg-type]
+    only = wanted_items(chosen.split.item_ids, items, where, catalog)
+    lists = chosen.lists(wanted, k, histories=people, seen=seen, exclude=exclude, items=only)  # type: ignore[arg-type]
     (write_part if as_parts else write_table)(lists.frame, output)
     n_lists = int(comm.total(len(lists)))
     out.say(f"wrote {output}: {n_lists:,} lists of {lists.width} ({chosen.point.name})")
-    out.result({"output": str(output), "users": n_lists, "k": lists.width, "epoch": chosen.point.epoch})
+    out.result({"output": str(output), "users": n_lists, "k": lists.width, "epoch": chosen.point.epoch} | about)
+
+
+def under_rules(folder: Path, chosen: Any, rules: Any, k: int | None) -> tuple[Any, Any, dict[str, float]]:
+    """A point whose lists keep rules, the rules for its data, and nDCG without and with them."""
+    from dataclasses import replace
+
+    from divmf.train.ruling import lists_under
+    from divmf.train.runs import Run
+
+    if not (folder / "config.json").exists():
+        raise ValueError(f"{folder} is a saved model; lists that keep --rules are made from the run folder it is of")
+    run = Run.open(folder)
+    if k is not None and k != run.config.k:
+        raise ValueError(f"--k {k} and --rules do not go together: the run's lists are of {run.config.k}")
+    made, bound, ndcg = lists_under(run, chosen.split, chosen.point, rules)
+    return replace(chosen, chosen=made, scorer=chosen.scoring), bound, ndcg
 
 
 @command(app, "evaluate")
@@ -66,19 +118,36 @@ def evaluate(
     test: Annotated[Path, typer.Option(help="What the users really met: user_id, item_id.")],
     catalog: Annotated[Path, typer.Option(help="All items there are: a file with an item column.")],
     k: Annotated[
-        int | None, typer.Option(help="Length of the lists to measure; as long as they are, if not given.")
+        int | None, typer.Option("--k", "-k", help="Length of the lists to measure; all of them, if not given.")
     ] = None,
     train: Annotated[Path | None, typer.Option(help="Training interactions: adds the popularity metrics.")] = None,
     resamples: Annotated[int, typer.Option(max=100_000, help="Bootstrap resamples for the 95% intervals.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    groups: Annotated[
+        str | None, typer.Option(help="A column of the catalog, such as seller: who gets how much, and who is starved.")
+    ] = None,
+    user: Columns.user = None,
+    item: Columns.item = None,
 ) -> None:
-    """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalogue, with 95% intervals."""
-    from divmf.data.interactions import Interactions
-    from divmf.data.tables import read_table
-    from divmf.ranking.lists import TopK, popularity_of
-    from divmf.ranking.metrics import METRICS, estimate
+    """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalog, with 95% intervals.
 
-    given, held_out = TopK.read(lists, read_table(catalog)), Interactions.read(test)
+    --user and --item name the columns of LISTS. Example:
+
+      divmf evaluate lists.csv --test later.csv --catalog items.csv -k 10
+    """
+    from divmf.data.catalogs import ids_of, read_items
+    from divmf.data.interactions import Interactions
+    from divmf.ranking.groups import GroupExposure, Groups
+    from divmf.ranking.lists import TopK, popularity_of
+    from divmf.ranking.metrics import METRICS, coverage_ceiling, estimate
+    from divmf.ranking.slots import exposure_by_slots
+
+    items = read_items(catalog)
+    with naming(catalog):
+        item_ids = ids_of(items)
+    given, held_out = TopK.read(lists, item_ids, user, item), Interactions.read(test)
+    with naming(catalog):
+        grouped = None if groups is None else Groups.read(items, groups, given.item_ids)
     with naming(test):
         measured = given.for_users_of(held_out)
         truth = measured.matrix_of(held_out)
@@ -92,10 +161,40 @@ def evaluate(
         [METRICS[name].label, value, f"{value.low:.4f} … {value.high:.4f}", METRICS[name].definition]
         for name, value in found.items()
     ]
-    title = f"{lists}: {len(given):,} lists, k = {k}, catalogue of {given.n_items:,} items"
+    ceiling = coverage_ceiling(int(given.head(k).lengths.sum()), given.n_items)
+    title = (
+        f"{lists}: {len(given):,} lists, k = {k}, catalog of {given.n_items:,} items; coverage at most {ceiling:.4f}"
+    )
     out.table(title, ["", "value", "95% interval", "definition"], rows)
+    slots = exposure_by_slots(given, k)
+    named = {"coverage": "coverage", "coverage_ceiling": "at most", "entropy": "entropy", "gini": "Gini"}
+    shown = [[where, *(values[name] for name in named)] for where, values in slots.items()]
+    out.table(
+        "\nwhere in the lists (by attention, a showing in slot r counts 1/log2(r + 1))", ["", *named.values()], shown
+    )
+    by_group = {}
+    if grouped is not None:
+        exposure = GroupExposure(grouped, given.head(k).counts, popularity)
+        say_groups(out, exposure)
+        by_group = {"groups": exposure.document()}
     out.result({
-        "k": k, "users": len(given), "catalog": given.n_items,
-        **{name: float(value) for name, value in found.items()},
-        "intervals": {name: [value.low, value.high] for name, value in found.items()},
+        "k": k, "users": len(given), "catalog": given.n_items, **by_group,
+        **{name: float(value) for name, value in found.items()}, "coverage_ceiling": ceiling,
+        "slots": slots, "intervals": {name: [value.low, value.high] for name, value in found.items()},
     })  # fmt: skip
+
+
+def say_groups(out: Out, exposure: Any) -> None:
+    """The numbers of groups, and the groups at both ends, on the terminal."""
+    from divmf.ranking.groups import DEFINITIONS
+
+    column, frame = exposure.groups.column, exposure.frame
+    rows: list[list[Any]] = [[DEFINITIONS[name][0], value, DEFINITIONS[name][1]]
+                             for name, value in exposure.measures.items()]  # fmt: skip
+    out.table(f"\n{len(frame):,} groups by {column}", ["", "value", "definition"], rows)
+    ends = frame if len(frame) <= 2 * ENDS else frame.head(ENDS).vstack(frame.tail(ENDS))
+    shown = [[str(row[column]), row["items"], row["items_shown"], row["showings"], f"{row['share']:.2%}",
+              f"{row['merit']:.2%}", "starved" if row["starved"] else ""]
+             for row in ends.iter_rows(named=True)]  # fmt: skip
+    title = f"\nthe most and the least shown of {len(frame):,}" if len(frame) > 2 * ENDS else ""
+    out.table(title, [column, "items", "shown", "showings", "share", "by merit", ""], shown)

@@ -73,9 +73,12 @@ def config_flags(config: type, first: tuple[str, ...]) -> list[inspect.Parameter
     flags = []
     for name in names:
         info, kind = described[name], types_of[name]
+        if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("text"):
+            kind = str  # a number that may have a unit
         flag = "--" + name.replace("_", "-")
         option = typer.Option(
             f"{flag}/--no-{flag[2:]}" if kind is bool else flag,
+            *([f"-{name}"] if len(name) == 1 else []),
             help=sentence(info.description or "") + default_shown(info.default, kind),
             show_default=False,
             rich_help_panel=None if name in first else "More settings",
@@ -100,7 +103,7 @@ def one_line(error: ValidationError) -> str:
     problem = error.errors()[0]
     name = ".".join(str(part) for part in problem["loc"])
     rule = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return f"{name}={problem['input']!r} is not possible: it {rule}"
+    return f"{name}={problem['input']!r} is not possible: it {rule}" if name else rule
 
 
 def sentence(text: str) -> str:

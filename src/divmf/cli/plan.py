@@ -9,7 +9,7 @@ from divmf.cli.console import Out
 from divmf.cli.options import command
 from divmf.models.config import TrainConfig
 
-MAIN_FLAGS = ("k", "dim", "accuracy", "method", "unmask", "preset")
+MAIN_FLAGS = ("k", "dim", "model", "method", "unmask", "preset")
 GIGABYTE = 1e9
 
 
@@ -67,7 +67,7 @@ def what_of(job: Any, phase: str) -> str:
     """What is done once, by the name of its phase."""
     names = {
         "reading": "reading the log",
-        "accuracy": f"accuracy epoch ({job.config.accuracy})",
+        "accuracy": f"accuracy epoch ({job.config.model})",
         "diversity": "diversity epoch",
         "market": "point of the market, about",
         "measuring": "measuring an epoch or point",

@@ -1,14 +1,16 @@
 """divmf rerank."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
-from divmf.cli.inputs import naming, positive_share
+from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
+from divmf.cli.inputs import Columns, positive_share
 from divmf.cli.options import command
+from divmf.engine.files import naming
 
 
 @command(app, "rerank")
@@ -22,7 +24,7 @@ def rerank(
         str | None, typer.Option(help="The reranker, market if none is named; `divmf rerank --list` shows them.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the lists of k go.")] = None,
-    k: Annotated[int, typer.Option(help="Items per list.")] = 5,
+    k: Annotated[int, typer.Option("--k", "-k", help="Items per list.")] = 5,
     train: Annotated[Path | None, typer.Option(help="Training interactions, for the methods that use them.")] = None,
     run: Annotated[
         Path | None,
@@ -35,14 +37,40 @@ def rerank(
     replace: Annotated[
         str | None, typer.Option(help="market: how many of all slots may get another item, such as 20%.")
     ] = None,
+    rho: Annotated[
+        float | None, typer.Option(min=0, help="market: what even exposure counts, in spreads of a user's scores.")
+    ] = None,
+    ndcg_drop: Annotated[
+        str | None, typer.Option("--ndcg-drop", help="market: how much nDCG on --valid may be lost, such as 5%.")
+    ] = None,
+    valid: Annotated[
+        Path | None, typer.Option(help="market: what the users met later, to measure nDCG on: user_id, item_id.")
+    ] = None,
+    discounts: Annotated[
+        Path | None, typer.Option(help="market: write each item's discount here, for tomorrow's lists (--use).")
+    ] = None,
+    use: Annotated[
+        Path | None,
+        typer.Option(help="market: take the discounts of this file, of the same system's lists; nothing is solved."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the methods that draw.")] = 0,
+    exclude: Filtered.exclude = None,
+    items: Filtered.items = None,
+    where: Filtered.where = None,
+    rules: Filtered.rules = None,
     show_methods: Annotated[
         bool, typer.Option("--list", help="The methods, their knobs and where they are from.")
     ] = False,
+    user: Columns.user = None,
+    item: Columns.item = None,
 ) -> None:
-    """Rerank any model's lists for aggregate diversity.
+    """Rerank any model's lists for aggregate diversity; --user and --item name the columns of LISTS.
 
-    Example: divmf rerank wide.parquet --replace 20% --k 5 -o lists.parquet
+    The strength of the market is said by one of --replace, --rho and --ndcg-drop (with --valid). Examples:
+
+      divmf rerank wide.parquet --replace 20% -k 5 -o lists.parquet --discounts discounts.parquet
+
+      divmf rerank tomorrow.parquet --use discounts.parquet -k 5 -o lists.parquet
     """
     if show_methods:
         list_methods(out, method)
@@ -52,47 +80,146 @@ def rerank(
             raise ValueError(f"{name} is missing; say `divmf rerank LISTS -o OUT`, or --list for the methods")
     assert lists is not None
     method = method or "market"
-    if replace is not None:
-        if method != "market":
-            raise ValueError(f"--replace {replace} goes with --method market; {method} has --set and a knob of its own")
-        settings_given = [*(settings_given or []), f"replace={positive_share(replace, '--replace')}"]
+    asked: dict[str, Any] = {"--replace": replace, "--rho": rho, "--ndcg-drop": ndcg_drop, "--use": use}
+    strengths = {name: value for name, value in asked.items() if value is not None}
+    if method != "market" and (of_market := strengths | ({} if discounts is None else {"--discounts": discounts})):
+        first, value = next(iter(of_market.items()))
+        raise ValueError(f"{first} {value} goes with --method market; {method} has --set and a knob of its own")
+    if len(strengths) > 1:
+        raise ValueError(f"{' and '.join(strengths)} both say how strong it is; give one of them")
+    if rules is not None and (use is not None or discounts is not None):
+        raise ValueError("--rules does not go with --discounts and --use: discounts alone do not keep rules")
+    if (ndcg_drop is None) != (valid is None):
+        raise ValueError("--ndcg-drop and --valid go together: the nDCG of lists is measured on what --valid holds")
     assert output is not None
+    from divmf.data.catalogs import ids_of, read_items
     from divmf.data.ids import numbers_of
     from divmf.data.interactions import Interactions
-    from divmf.data.outputs import LISTS, protect
-    from divmf.data.tables import check_writable, read_table, write_table
+    from divmf.data.outputs import DISCOUNTS, LISTS, protect
+    from divmf.data.tables import check_writable, write_table
     from divmf.ranking.lists import TopK
-    from divmf.ranking.metrics import coverage, entropy, gini
+    from divmf.ranking.metrics import coverage, coverage_ceiling, entropy, gini
     from divmf.rerank import find_method, parse_settings
 
     chosen = find_method(method)
     given = parse_settings(chosen.function, settings_given or [])
     check_writable(output)
-    protect(output, [lists, train, catalog], LISTS)
-    wide = TopK.read(lists, None if catalog is None else read_table(catalog))
+    protect(output, [lists, train, catalog, exclude, items, valid, use], LISTS)
+    if discounts is not None:
+        check_writable(discounts)
+        protect(discounts, [lists, train, catalog, exclude, items, valid, output], DISCOUNTS)
+    with naming(catalog):
+        item_ids = None if catalog is None else ids_of(read_items(catalog))
+    wide = TopK.read(lists, item_ids, user, item)
+    wide = wide.filtered(exclude, wanted_items(wide.item_ids, items, where, catalog))
     met = None if train is None else Interactions.read(train)
     if met is not None:
         with naming(train):  # ids of another type are refused whether the method looks at them or not
             numbers_of(wide.user_ids, met.user_ids)
             numbers_of(wide.item_ids, met.item_ids)
+    ruled = read_rules(rules, catalog)
     with out.progress(f"{method} on {len(wide):,} lists", None):
         lowest = None if run is None else lowest_of_run(run, wide)
-        made = chosen.run(wide, k, given, met, seed, lowest)
+        if method == "market":
+            strength = Strength(
+                None if replace is None else positive_share(replace, "--replace"), rho,
+                None if ndcg_drop is None else positive_share(ndcg_drop, "--ndcg-drop"), valid, use,
+            )  # fmt: skip
+            made, solved = by_market(wide, k, given, strength, discounts, ruled, met)
+            given |= {name: value for name, value in strength._asdict().items() if isinstance(value, float)}
+        else:
+            made, solved = chosen.run(wide, k, given, met, seed, lowest, ruled), {}
     if catalog is None:
         out.note(
-            f"the catalogue is taken for the {wide.n_items:,} items in {lists}; with --catalog it is all there are"
+            f"the {wide.n_items:,} items in {lists} are taken for the whole catalog; with --catalog it is all there are"
         )
     write_table(made.frame, output)
     before, after = wide.head(k).counts, made.counts
     rows = [[name, function(before), function(after)] for name, function in
             (("coverage", coverage), ("entropy", entropy), ("gini", gini))]  # fmt: skip
-    out.table(f"wrote {output}: {len(made):,} lists of {k}", ["", "the model's own", method], rows)
+    ceiling = coverage_ceiling(int(made.lengths.sum()), made.n_items)
+    title = f"wrote {output}: {len(made):,} lists of {k}; coverage at most {ceiling:.4f}"
+    out.table(title, ["", "the model's own", method], rows)
+    if "gap" in solved:
+        out.say(f"ρ = {solved['rho']:.4g}; the best lists of these candidates gain at most {solved['gap']:.1%} more")
+    about: dict[str, Any] = {}
+    if ruled is not None:
+        from divmf.rerank.market import bound_to_lists
+
+        about = {"rules": say_given(out, bound_to_lists(ruled, wide, k, met), made.items)}
     short = int((made.lengths < k).sum())  # the library has warned of them
     out.result({
-        "output": str(output), "method": method, "settings": given, "users": len(made), "k": k, "short": short,
-        "catalog": made.n_items, **{name: after_value for name, _, after_value in rows},
-        "before": {name: before_value for name, before_value, _ in rows},
+        "output": str(output), "method": method, "settings": given, **solved, "users": len(made), "k": k,
+        "short": short, "catalog": made.n_items, "coverage_ceiling": ceiling,
+        **{name: after_value for name, _, after_value in rows},
+        "before": {name: before_value for name, before_value, _ in rows}, **about,
     })  # fmt: skip
+
+
+class Strength(NamedTuple):
+    """How strong the market is: by one of these; by its settings, if by none."""
+
+    replace: float | None
+    rho: float | None
+    ndcg_drop: float | None
+    valid: Path | None
+    use: Path | None
+
+
+def by_market(
+    wide: Any, k: int, given: dict[str, Any], strength: Strength, discounts: Path | None, rules: Any = None,
+    train: Any = None,
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    """The market's lists, and what was found beside them; writes the discounts, if a file is named."""
+    import polars as pl
+
+    from divmf.data.interactions import Interactions
+    from divmf.data.tables import write_table
+    from divmf.rerank import check_settings
+    from divmf.rerank import market as method
+    from divmf.rerank.candidates import ready
+    from divmf.rerank.market import MarketOfLists, bound_to_lists
+
+    wide, settings = ready(wide, k), check_settings(method, given)
+    order, rho, replace = (settings.pop(name) for name in ("order", "rho", "replace"))
+    bound = None if rules is None else bound_to_lists(rules, wide, k, train)
+    if bound is not None and strength.use is not None:
+        raise ValueError(f"--use {strength.use} and --rules do not go together: nothing is solved at discounts")
+    market = MarketOfLists(wide, k, **settings, bound=bound)
+    if strength.use is not None:
+        made = market.respond(read_discounts(strength.use, wide.item_ids))
+        return market.listed(made, order), {"discounts": str(strength.use)}
+    replace = replace if strength.replace is None else strength.replace
+    if strength.ndcg_drop is not None and strength.valid is not None:
+        with naming(strength.valid):
+            found = market.within(market.keeps(strength.ndcg_drop, wide.matrix_of(Interactions.read(strength.valid))))
+    elif strength.rho is None and replace:
+        found = market.within(market.replaces(replace))
+    else:
+        found = market.at(rho if strength.rho is None else strength.rho)
+    certificate = market.certificate(found)
+    if discounts is not None:
+        write_table(pl.DataFrame({"item_id": wide.item_ids, "discount": certificate.discount}), discounts)
+    return market.listed(found, order), {"rho": found.rho, "gap": certificate.gap}
+
+
+def read_discounts(path: Path, item_ids: Any) -> Any:
+    """The discounts of a file in the order of items; 0 for those it does not have, which are as new."""
+    import numpy as np
+
+    from divmf.data.catalogs import ids_of, same_type
+    from divmf.data.ids import numbers_of
+    from divmf.data.tables import read_table
+
+    table = read_table(path)
+    with naming(path):
+        if "discount" not in table.columns or not table["discount"].dtype.is_numeric():
+            raise ValueError("it has no column discount of numbers; give a file that --discounts wrote")
+        kept = table["discount"].cast(float).to_numpy()
+        if not np.isfinite(kept).all() or (kept < 0).any():
+            raise ValueError("discounts are numbers of 0 or more; give a file that --discounts wrote")
+        at = numbers_of(item_ids, same_type(ids_of(table), item_ids))
+    return np.where(at >= 0, kept[at], 0.0)
 
 
 def lowest_of_run(folder: Path, wide: Any) -> Any:
@@ -102,7 +229,7 @@ def lowest_of_run(folder: Path, wide: Any) -> Any:
 
     run = Run.open(folder)
     split = run.split
-    return lowest_scores(run.model(run.curve.base), split.known)[split.train.user_numbers(wide.user_ids)]
+    return lowest_scores(run.scorer(), split.known)[split.train.user_numbers(wide.user_ids)]
 
 
 def list_methods(out: Out, name: str | None) -> None:

@@ -7,15 +7,17 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
+from divmf.cli.filters import Filtered, read_rules, say_given
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split, positive_share
 from divmf.cli.options import command
 from divmf.engine.clock import Clock
+from divmf.engine.files import naming
 from divmf.engine.masking import masked
-from divmf.models.config import TrainConfig
+from divmf.models.config import TrainConfig, check_of_method
 
 MAIN_FLAGS = (
-    "k", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs", "schedule", "accuracy",
-    "method", "preset", "seed", "device",
+    "k", "model", "budget", "method", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs",
+    "schedule", "preset", "seed", "device",
 )  # fmt: skip
 SHOWN = ("ndcg", "hit", "coverage", "entropy", "gini")
 
@@ -41,40 +43,87 @@ def train(
     query: Columns.query = None,
     split_column: Columns.split = None,
     hold_out: Columns.hold_out = None,
+    rules: Filtered.rules = None,
+    catalog: Filtered.catalog = None,
+    by_time: Columns.by_time = None,
+    min_rating: Columns.lowest = None,
+    rating: Columns.rating = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Yesterday's run: its model is taken on with its settings, new users and items are added, and nothing"
+            " is chosen anew.",
+        ),
+    ] = None,
+    final: Annotated[
+        bool,
+        typer.Option(
+            "--final",
+            help="Then learn once more from everything, what was held out included, with the settings and the ρ chosen:"
+            " RUN/final, which `divmf recommend` takes.",
+        ),
+    ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Also say where the time went, phase by phase.")] = False,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Train for accuracy, then make the whole curve from accurate to diverse; the run folder holds every point.
+    """Find the most accurate model, then make the whole curve from accurate to diverse; the folder holds every point.
 
     Interrupted, the same command goes on where it stopped. Examples:
 
       divmf train events.csv -o run --k-core 5 --k 10
 
-      torchrun --nproc-per-node 4 -m divmf train events.parquet -o run   (each process takes a share of the users)
+      divmf train ratings.csv -o run --min-rating 4 --by-time 20%   (tested on the latest fifth of all that was liked)
+
+      divmf train events.csv -o run --model ease            (one kind of model, its settings chosen on validation)
+
+      divmf train events.csv -o run --rules rules.toml --catalog items.parquet      (lists that keep a shop's rules)
+
+      torchrun --nproc-per-node 4 -m divmf train events.parquet -o run --model softmax   (each has a share of the users)
     """
     from divmf.engine import comm
     from divmf.engine.device import device_of
+    from divmf.ranking.metrics import coverage_ceiling
 
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
+    check_of_method(config)
+    if final and (config.by_epochs or comm.size() > 1):
+        raise ValueError(
+            "--final goes with a model that one process chooses: auto, ease, ials, or softmax without its epochs"
+        )
     if config.device == "cuda":
         device_of(config.device)  # refused before anything is read, if it is not there
     if split_column is not None and k_core:
         raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
-    if split_column is not None and hold_out:
-        raise ValueError("--hold-out and --split-column do not go together: a given split is taken as it is")
-    columns = Columns(user, item, time, query, split_column, held_share(hold_out))
+    if split_column is not None and (hold_out or by_time):
+        flag = "--hold-out" if hold_out else "--by-time"
+        raise ValueError(f"{flag} and --split-column do not go together: a given split is taken as it is")
+    if hold_out and by_time:
+        raise ValueError("--hold-out draws at random, --by-time takes the latest; choose one of them")
+    if split_column is not None and (user or item or time or query or rating or min_rating is not None):
+        raise ValueError(
+            "--split-column takes files with the usual names of columns; leave --user, --item, --time, --min-rating out"
+        )
+    before = None if earlier is None else earlier_run(earlier, config)
+    columns = Columns(user, item, time, query, split_column, held_share(hold_out), min_rating, rating, by_time)
     split = load_split(out, data, k_core, config.seed, columns, clock)
-    run = train_run(out, output, split, config, masked(data), clock)
+    run = train_run(out, output, split, config, masked(data), clock, before, read_rules(rules, catalog))
     theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
+    if final:
+        with clock.phase("once more on everything"), out.progress("once more, on everything", None):
+            make_final(run, split, picked)
     base = run.curve.base
+    say_choice(out, run)
+    ruled = say_rules(out, run, split, picked)
     out.table(
-        f"{output}: before and after, on the test items (k = {config.k})",
+        f"{output}: before and after, on the test items (k = {config.k}); coverage at most"
+        f" {coverage_ceiling(int(comm.total(split.n_users)) * config.k, split.n_items):.4f}",
         ["", *SHOWN],
         [
-            ["MF (accuracy only)", *(base.test[name] for name in SHOWN)],
+            [f"{base_name(run)}, the model", *(base.test[name] for name in SHOWN)],
             [f"picked: {picked.name}", *(picked.test[name] for name in SHOWN)],
         ],
     )  # fmt: skip
@@ -90,10 +139,65 @@ def train(
             "diversity_epochs": sum(point.phase == "diversity" for point in run.curve.points),
             "base": base.to_json(),
             "picked": picked.to_json(),
+            "model": run.choice,
             "tuned": run.tuned,
         }
+        | ruled
         | ({"profile": where} if profile else {})
     )
+
+
+def say_rules(out: Out, run: Any, split: Any, picked: Any) -> dict[str, Any]:
+    """What the rules of a run ask for, what the lists of the picked point give, and what the rules cost."""
+    bound = run.rules
+    if bound is None:
+        return {}
+    from divmf.models.weights import Rows
+
+    chosen = run.chosen(picked, Rows.of(split.n_users))
+    curve = run.curve
+    cost = {"without": curve.without_rules.test["ndcg"], "with": curve.base.test["ndcg"]}
+    return {"rules": say_given(out, bound, chosen.lists["all"], cost)}
+
+
+def make_final(run: Any, split: Any, picked: Any) -> None:
+    """RUN/final: the picked point, learnt once more from everything; made again only where another point is picked."""
+    from divmf.estimator import final_of, load
+
+    folder = run.folder / "final"
+    if not (folder / "model.json").exists() or load(folder).point != picked:
+        final_of(run, split, picked).save(folder)
+
+
+def base_name(run: Any) -> str:
+    """What the curve begins with: the model that was chosen, or MF trained by epochs."""
+    return str(run.choice["model"]) if run.choice else "MF"
+
+
+def say_choice(out: Out, run: Any) -> None:
+    """The models that were tried, the best of each kind, and by how much the choice is ahead."""
+    from divmf.models.searches import told
+    from divmf.train.choosing import ahead_of_others
+
+    choice = run.choice
+    if choice is None:
+        return
+    rows = []
+    for name in dict.fromkeys(trial["model"] for trial in choice["tried"]):
+        trials = [trial for trial in choice["tried"] if trial["model"] == name]
+        best = max(trials, key=lambda trial: trial["valid_ndcg"])
+        seconds = f"{sum(trial['seconds'] for trial in trials):.1f}"
+        rows.append([name, len(trials), seconds, best["valid_ndcg"], told(best["settings"])])
+    out.table("models tried", ["", "trials", "seconds", "validation nDCG", "best settings"], rows)
+    ahead = ahead_of_others(choice)
+    lead = "" if ahead is None else (
+        f", {ahead:.1%} ahead of the best other kind" if ahead >= 0
+        else f": as good as the best to within {-ahead:.1%}, with fewer numbers"
+    )  # fmt: skip
+    out.say(f"chosen: {choice['model']} ({told(choice['settings'])}){lead}")
+    for name, why in choice["left_out"].items():
+        out.say(f"{name} was {'cut short' if any(row[0] == name for row in rows) else 'not tried'}: {why}")
+    out.say("")
 
 
 def profile_of(clock: Clock) -> list[dict[str, Any]]:
@@ -115,21 +219,40 @@ def choose(run: Any, split: Any, rule: str | None = None, clock: Clock | None = 
     return run.pick(rule, **criterion)
 
 
-def train_run(out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None) -> Any:
+def earlier_run(folder: Path, config: TrainConfig) -> Any:
+    """Yesterday's run, if its model can be taken on with these settings."""
+    from divmf.train.choosing import check_chosen
+    from divmf.train.runs import Run
+
+    run = Run.open(folder)
+    check_chosen(run)
+    if config.model != "auto" or config.dim is not None or config.budget is not None:
+        raise ValueError("--from takes the model and its settings from the run; leave --model, --dim and --budget out")
+    return run
+
+
+def train_run(
+    out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None,
+    earlier: Any = None, rules: Any = None,
+) -> Any:  # fmt: skip
     """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
     clock = clock or Clock()
     with clock.phase("loading libraries"):
         from divmf.train.fitting import check_fits, fit
+        from divmf.train.ruling import bound_to
         from divmf.train.runs import Run
 
-    check_fits(split, config)
+    with naming(source):
+        check_fits(split, config)
     with clock.phase("writing"):
-        run = Run.start(output, split, config, source)
+        bound = None if rules is None else bound_to(rules, split, config)
+        model = None if earlier is None else earlier.scorer()
+        run = Run.start(output, split, config, source, model, bound)
     if done := len(run.curve):
         out.note(f"{output}: going on after {done} epochs")
     try:
-        with out.progress("accuracy", None) as bar:
-            for point in fit(run, split, config, clock=clock):
+        with out.progress("model", None) as bar:
+            for point in fit(run, split, config, clock=clock, progress=bar.tell, earlier=earlier):
                 of = None if point.phase == "accuracy" or point.knob else config.diversity_epochs
                 first = {"loss": point.loss or 0.0} if point.knob is None else {"ρ": point.knob}
                 bar.update(point.phase, point.epoch, of, first | {
@@ -166,20 +289,21 @@ def curve(
     step = 1 if every else max(1, len(points) // 20)
     chosen = [point for number, point in enumerate(points) if number % step == 0 or number == len(points) - 1]
     parts = [("valid", "ndcg"), ("valid", "coverage"), ("valid", "gini"), *(("test", name) for name in SHOWN)]
+    base = base_name(opened)
     rows = [
-        ["MF" if point.phase == "accuracy" else point.name if point.knob else f"{point.phase} {point.epoch}",
+        [base if point.phase == "accuracy" else point.name if point.knob else f"{point.phase} {point.epoch}",
          *(getattr(point, part)[name] for part, name in parts)]
         for point in chosen
     ]  # fmt: skip
     out.table(f"{run}: k = {opened.config.k}", ["point", *(f"{part} {name}" for part, name in parts)], rows)
     if output:
-        write_curve(made, output)
+        write_curve(made, output, opened.config.method)
         out.note(f"wrote {output}")
     out.result([point.to_json() for point in made.points])
 
 
-def write_curve(made: Any, output: Path) -> None:
-    """The curve as a table or a picture, by the ending of the name."""
+def write_curve(made: Any, output: Path, method: str) -> None:
+    """The curve as a table or a picture, by the ending of the name; method: what made it."""
     from divmf.data.tables import write_table
 
     if output.suffix in (".csv", ".parquet"):
@@ -187,8 +311,9 @@ def write_curve(made: Any, output: Path) -> None:
         return
     from divmf.reports.chart_files import save_chart
     from divmf.reports.charts import curve_chart
+    from divmf.reports.experiments.compare import NAMES
 
-    save_chart(curve_chart({"DivMF": made}), output)
+    save_chart(curve_chart({NAMES[method]: made}), output)
 
 
 @command(app, "pick")
@@ -202,7 +327,7 @@ def pick(
     coverage: Annotated[
         str | None, typer.Option(help="Most accurate point that covers at least this, such as 80%.")
     ] = None,
-    epoch: Annotated[int | None, typer.Option(help="This diversity epoch; 0 is MF itself.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="This point of the curve; 0 is the model itself.")] = None,
     rho: Annotated[float | None, typer.Option(help="This ρ, solved for just that (--method market).")] = None,
     knee: Annotated[bool, typer.Option("--knee", help="Where the curve bends.")] = False,
 ) -> None:
@@ -228,5 +353,6 @@ def pick(
         [f"{metric}", base.valid[metric], point.valid[metric], base.test[metric], point.test[metric]]
         for metric in SHOWN
     ]
-    out.table("", ["", "valid MF", "valid picked", "test MF", "test picked"], rows)
+    name = base_name(opened)
+    out.table("", ["", f"valid {name}", "valid picked", f"test {name}", "test picked"], rows)
     out.result(point.to_json() | {"run": str(run), "ndcg_lost": lost})

@@ -28,9 +28,11 @@ from divmf.data.tables import (
     inflated,
     movielens_dat,
     movielens_tab,
+    no_panic,
     unpack,
     yelp_reviews,
 )
+from divmf.engine.files import remove_strays
 from divmf.engine.masking import HIDDEN, masked
 
 __all__ = [
@@ -175,17 +177,20 @@ def read_raw(path: Path, row: Dataset) -> Interactions:
                 data: bytes | Path = inflated(member, path.stat().st_size)
         else:
             data = unpack(path, path.suffix[1:]) if path.suffix in (".gz", ".bz2") else path
-        return Interactions.from_frame(row.parse(data))
+        with no_panic():
+            return Interactions.from_frame(row.parse(data))
     except (
         ValueError,
         KeyError,
+        NotImplementedError,  # of an archive
+        RuntimeError,  # of an archive with a password
         OSError,
         EOFError,
         zlib.error,
         zipfile.BadZipFile,
         pl.exceptions.PolarsError,
     ) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error).strip('"')
         raise ValueError(
             f"{path} is not the {row.title} file it should be: {reason}; remove it and get it again from {row.page}"
         ) from error
@@ -219,7 +224,9 @@ def download(row: Dataset, folder: Path, progress: bool = False) -> Path:
             # identity: some servers unpack a .gz file on its way
             headers = {"Accept-Encoding": "identity"}
             downloader = pooch.HTTPDownloader(progressbar=bar, headers=headers, timeout=30)
-            with TemporaryDirectory(prefix=".incoming-", dir=folder) as incoming:
+            remove_strays(path)
+            own = f".{row.archive}.{os.getpid()}-"  # by which a later call knows what a killed one has left
+            with TemporaryDirectory(prefix=own, suffix=".tmp", dir=folder) as incoming:
                 pooch.retrieve(row.url, f"md5:{md5}" if md5 else None, row.archive, incoming, downloader=downloader)
                 if md5 is None:
                     check_content(Path(incoming) / row.archive, row)

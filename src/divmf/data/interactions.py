@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
+from divmf.data.display import html_table
 from divmf.data.ids import as_ids, id_table, numbers_of
 from divmf.data.order import in_order
 from divmf.data.scans import Rows, parquet_parts, read_rows
@@ -19,6 +20,7 @@ from divmf.data.tables import at_least, find_column, read_table, to_polars
 from divmf.data.times import as_times
 from divmf.engine import comm
 from divmf.engine.arrays import Array
+from divmf.engine.files import naming
 
 if TYPE_CHECKING:
     from divmf.data.split import Split
@@ -94,15 +96,13 @@ class Interactions:
         cls, path: str | Path, columns: tuple[str | None, str | None, str | None],
         rated: tuple[str | None, float] | None, whole: bool,
     ) -> Self:  # fmt: skip
-        try:
+        with naming(path):
             parts = parquet_parts(path)
             if parts is None:
                 rating, lowest = rated or (None, None)
                 return cls.from_frame(read_table(path), *columns, lowest, rating)
             rows = read_rows(parts, *columns, whole, rated)
             return cls.from_rows(rows) if rows.whole else cls.from_rows(rows).standing()
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
 
     @classmethod
     def from_frame(
@@ -149,6 +149,9 @@ class Interactions:
     def __repr__(self) -> str:
         timed = "with times" if self.times is not None else "no times"
         return f"Interactions({self.n_users:,} users, {self.n_items:,} items, {len(self):,} interactions, {timed})"
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), self.frame.columns, self.frame.head(5).cast(pl.String).rows())
 
     @property
     def n_users(self) -> int:
@@ -245,13 +248,13 @@ class Interactions:
         """One interaction of each user for the test, one for validation; see `divmf.data.split.leave_one_out`."""
         from divmf.data.split import leave_one_out  # the fluent face of a function one step up the ladder
 
-        return leave_one_out(self, np.random.default_rng(seed))
+        return leave_one_out(self, seed)
 
     def hold_out(self, seed: int = 0, valid: float = 0.1, test: float = 0.2) -> "Split":
         """A share of each user's interactions for the test, one for validation; see `divmf.data.split.hold_out`."""
         from divmf.data.split import hold_out
 
-        return hold_out(self, np.random.default_rng(seed), valid, test)
+        return hold_out(self, seed, valid, test)
 
     def by_time(
         self,
@@ -270,6 +273,17 @@ class Interactions:
         from divmf.data.split import rolling
 
         return rolling(self, folds, test, valid)
+
+    def item_numbers(self, item_ids: Sequence[Any] | pl.Series) -> Array:
+        """The numbers of these items; an unknown one is an error that names it."""
+        if isinstance(item_ids, str | bytes | int):
+            raise ValueError(f"items={item_ids!r} is one id; give a list of them, [{item_ids!r}]")
+        given = as_ids(pl.Series("item_id", item_ids), "item_id")
+        numbers = numbers_of(given, self.item_ids)
+        if (numbers < 0).any():
+            unknown = given.filter(pl.Series(numbers < 0))
+            raise ValueError(f"item {unknown[0]!r} is not in the catalogue; {len(unknown):,} of {len(given):,} are not")
+        return numbers
 
     def user_numbers(self, user_ids: Sequence[Any] | pl.Series) -> Array:
         """The row numbers of these users; an unknown one is an error that names it."""

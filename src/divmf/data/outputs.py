@@ -9,10 +9,11 @@ import polars as pl
 from divmf.data.tables import KINDS, file_kind
 
 LISTS = ("user_id", "item_id", "score", "rank")  # the columns of lists
+DISCOUNTS = ("item_id", "discount")
 PAGE = b'<meta name="generator" content="divmf">'
 OF_RUN = (
     "config.json", "ids.parquet", "interactions.parquet", "epochs.jsonl", "tuned.json", "state.safetensors",
-    "picked.json", "lock",
+    "picked.json", "rules.json", "lock",
 )  # fmt: skip
 OF_MODEL = ("model.json", "model.safetensors", "lists.safetensors", "ids.parquet", "interactions.parquet")
 HEAD = 1 << 16  # bytes looked at

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from divmf.data.ids import check_ids, id_facts, id_table, id_values
-from divmf.data.tables import at_least, file_kind, find_column, first_line
+from divmf.data.tables import at_least, file_kind, find_column, first_line, no_panic
 from divmf.data.times import as_times, time_facts
 from divmf.engine import comm
 from divmf.engine.forked import check_not_forked
@@ -92,7 +92,8 @@ def read_rows(
     rated: the rating column, if not a usual one, and the lowest rating of the rows to keep
     """
     try:
-        return Scan.of(parts, user, item, time, rated).rows(whole)
+        with no_panic():
+            return Scan.of(parts, user, item, time, rated).rows(whole)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ValueError(
             f"could not be read as parquet: {first_line(error)};"

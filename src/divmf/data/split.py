@@ -17,11 +17,13 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
+from divmf.data.display import html_table
 from divmf.data.interactions import Interactions
 from divmf.data.order import blocks_of_users
 from divmf.data.tables import find_column, read_table, to_polars, write_table
 from divmf.data.times import as_moment
 from divmf.engine.arrays import Array
+from divmf.engine.files import naming
 from divmf.engine.threads import range_of
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,11 @@ class Split:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in PARTS)
         return f"Split({self.n_users:,} users, {self.n_items:,} items: {sizes})"
+
+    def _repr_html_(self) -> str:
+        parts = zip(PARTS, (self.train, self.valid, self.test), strict=True)
+        rows = [(name, len(np.unique(part.users)), len(np.unique(part.items)), len(part)) for name, part in parts]
+        return html_table(repr(self), ["part", "users", "items", "interactions"], rows)
 
     @property
     def n_users(self) -> int:
@@ -116,17 +123,15 @@ class Split:
             if not len(parts[name]):
                 raise ValueError(f"no row is marked {name!r}; a split needs at least train and test")
         if not len(parts["valid"]):
-            drawn = leave_one_out(parts["train"], np.random.default_rng(seed), held_out=1)
+            drawn = leave_one_out(parts["train"], seed, held_out=1)
             parts["train"], parts["valid"] = drawn.train, drawn.test
         return cls(**parts)
 
     @classmethod
     def read(cls, path: str | Path, column: str = "split", seed: int = 0) -> Self:
         """Read a file that already carries its split in a column."""
-        try:
+        with naming(path):
             return cls.from_frame(read_table(path), column, seed)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
 
     def write(self, folder: str | Path) -> None:
         """Write train, valid, test and catalog as parquet files with the original ids."""
@@ -138,7 +143,7 @@ class Split:
         write_table(pl.DataFrame([self.item_ids, popularity]), folder / "catalog.parquet")
 
 
-def leave_one_out(data: Interactions, rng: np.random.Generator, held_out: int = 2) -> Split:
+def leave_one_out(data: Interactions, seed: int | np.random.Generator = 0, held_out: int = 2) -> Split:
     """The latest interaction of each user for the test, the one before it for validation.
 
     Without times both are drawn at random. Users with fewer than held_out + 1 interactions stay in train only.
@@ -148,15 +153,16 @@ def leave_one_out(data: Interactions, rng: np.random.Generator, held_out: int = 
     ends = np.cumsum(counts)
     last = ends[counts > held_out]  # one behind the rows of each user who has enough
     # the rows of each user, the ones to hold out last
-    order = drawn_order(data, rng) if data.times is None else None
+    order = drawn_order(data, seed) if data.times is None else None
     part = np.zeros(len(data), dtype=np.int8)
     for back, number in ((1, 2), (2, 1))[:held_out]:
         part[last - back if order is None else order[last - back]] = number
     return Split(*(data.where(part == number) for number in range(3)))
 
 
-def drawn_order(data: Interactions, rng: np.random.Generator) -> Array:
+def drawn_order(data: Interactions, seed: int | np.random.Generator) -> Array:
     """The places of the rows, user by user, each user's in random order: a draw belongs to a row's place among all."""
+    rng = np.random.default_rng(seed)
     if data.share is not None:
         rng.bit_generator.advance(data.share.first_pair)  # type: ignore[attr-defined]  # numpy's default has it
     order = np.empty(len(data), dtype=np.int64)
@@ -165,7 +171,7 @@ def drawn_order(data: Interactions, rng: np.random.Generator) -> Array:
     return order
 
 
-def hold_out(data: Interactions, rng: np.random.Generator, valid: float = 0.1, test: float = 0.2) -> Split:
+def hold_out(data: Interactions, seed: int | np.random.Generator = 0, valid: float = 0.1, test: float = 0.2) -> Split:
     """A share of each user's interactions at random for validation and for the test; train keeps at least one."""
     if not (0 < test < 1 and 0 <= valid < 1 and valid + test < 1):
         raise ValueError(
@@ -173,7 +179,7 @@ def hold_out(data: Interactions, rng: np.random.Generator, valid: float = 0.1, t
         )
     counts = counts_per_user(data)  # (n_users,)
     starts = np.cumsum(counts) - counts
-    order = drawn_order(data, rng)
+    order = drawn_order(data, seed)
     place = np.arange(len(data)) - starts[data.users[order]]  # 0, 1, 2, … within each user
     size = counts[data.users[order]]
     n_test = np.minimum(np.round(test * size), size - 1)

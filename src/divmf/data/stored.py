@@ -10,6 +10,7 @@ import polars as pl
 from divmf.data.fingerprint import fingerprint
 from divmf.data.interactions import Interactions, Share
 from divmf.data.split import PARTS, Split
+from divmf.data.tables import no_panic
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.files import damaged, replacing
@@ -74,7 +75,8 @@ def read_split(folder: Path, expected: str) -> Split:
     check_rows(path, rows, len(users), len(items))
     split = split_of(rows, users[first:last], items, first)
     if (found := fingerprint(split)) != expected:
-        raise damaged(path, f"its data has the fingerprint {found}, the folder is of {expected}")
+        said = "model.json" if (folder / "model.json").exists() else "config.json"
+        raise damaged(path, f"its data has the fingerprint {found} with ids.parquet, {said} says {expected}")
     return split
 
 
@@ -128,11 +130,8 @@ def read_part(path: Path, only: pl.Expr | None = None) -> pl.DataFrame:
     """A parquet file of a run folder, or some rows of it."""
     check_not_forked()
     try:
-        whole = pl.scan_parquet(path, glob=False)
-        return (whole if only is None else whole.filter(only)).collect()
+        with no_panic():
+            whole = pl.scan_parquet(path, glob=False)
+            return (whole if only is None else whole.filter(only)).collect()
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise damaged(path, error) from error
-    except BaseException as error:  # a panic inside polars is no Exception
-        if type(error).__name__ != "PanicException":
-            raise
         raise damaged(path, error) from error

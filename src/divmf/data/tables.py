@@ -5,14 +5,17 @@ import glob
 import gzip
 import logging
 import os
+import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, Literal, overload
 
 import polars as pl
 
 from divmf.data.ids import as_ids
-from divmf.engine.files import replacing
+from divmf.engine.files import naming, replacing
 from divmf.engine.forked import check_not_forked
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,10 @@ SMALL_ENOUGH, MOST_GROWTH = 1 << 26, 100  # bytes that any packed file may grow 
 
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet",
          ".jsonl": "json", ".ndjson": "json", ".json": "json"}  # fmt: skip
+
+TO_CHECK = {"json": "each line must be one JSON object", "parquet": "check the file and its ending"} | dict.fromkeys(
+    ("csv", "tsv"), "check the file, its ending and its separator"
+)
 
 
 def to_polars(frame: Any) -> pl.DataFrame:
@@ -64,9 +71,21 @@ def mixed_column(frame: Any) -> str:
     return f"the {type(frame).__name__}"
 
 
+@contextmanager
+def no_panic() -> Iterator[None]:
+    """What panics inside polars, on a file that somebody has made so, as an error of polars."""
+    try:
+        yield
+    except BaseException as error:  # a panic is no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        raise pl.exceptions.ComputeError(first_line(error)) from error
+
+
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """What an error says, in one line, without what it advises to programmers of polars."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r", hint: .*?(?=\. |$)", "", line).rstrip(".")
 
 
 @overload
@@ -87,29 +106,37 @@ def find_column(table: pl.DataFrame, role: str, name: str | None = None, require
         if usual in by_lower:
             if len(same := [column for column in table.columns if column.lower().strip() == usual]) > 1:
                 raise ValueError(
-                    f"the columns {same[0]!r} and {same[1]!r} both look like the {role}; name it with {role}=…"
-                    f" (--{role} on the command line), or leave one out"
+                    f"the columns {same[0]!r} and {same[1]!r} both look like the {role}; {way_to_name(role)},"
+                    " or leave one out"
                 )
             return by_lower[usual]
     if not required:
         return None
     raise ValueError(
         f"no column looks like the {role} ({', '.join(USUAL_NAMES[role][:4])}, …) among"
-        f" {', '.join(map(repr, table.columns))}; name it with {role}=… (--{role} on the command line){hint_at(table)}"
+        f" {', '.join(map(repr, table.columns))}; {way_to_name(role)}{hint_at(table)}"
     )
+
+
+def way_to_name(role: str) -> str:
+    """How one says which column plays a role; not every command has a flag for it."""
+    flag = f", --{role} of `divmf train` and `divmf data`" if role in ("user", "item", "time") else ""
+    return f"call it {USUAL_NAMES[role][0]}, or say which it is ({role}=…{flag})"
 
 
 def at_least(rating: str, lowest: float, dtype: pl.DataType) -> pl.Expr:
     """Whether a row's rating is high enough; a column that holds no numbers is refused. A missing rating is not."""
     if not dtype.is_numeric():
-        raise ValueError(f"column {rating!r} holds {dtype}, not ratings; name the rating column (rating=…, --rating)")
+        raise ValueError(f"column {rating!r} holds {dtype}, not ratings; say which column holds them (rating=…)")
     return (pl.col(rating) >= lowest).fill_null(False)
 
 
 def hint_at(table: pl.DataFrame) -> str:
     """What may be wrong with a file whose columns have odd names."""
-    if len(table.columns) == 1:
+    if len(table.columns) == 1 and any(mark in table.columns[0] for mark in ",;|\t "):
         return "; there is only one: is the separator right (comma in .csv, tab in .tsv)?"
+    if any("\x00" in column for column in table.columns):
+        return "; this looks like UTF-16: save the file as UTF-8"
     if all(column.replace(".", "").isdigit() for column in table.columns):
         return "; these look like values: the first line must hold the names of the columns"
     return ""
@@ -129,31 +156,33 @@ def read_table(path: str | Path) -> pl.DataFrame:
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty; an interaction log needs a line of column names and at least one row")
     try:
-        if path.is_dir():
-            return pl.read_parquet(sorted(part for part in path.glob("*.parquet") if part.is_file()), glob=False)
-        data = unpack(path, packed) if packed else path
-        if kind == "parquet":
-            return pl.read_parquet(data, glob=False)
-        if kind == "json":
-            return read_json_lines(data)
-        return read_text(data, "\t" if kind == "tsv" else ",")
+        with no_panic():
+            return read_as(path, kind, packed)
     except pl.exceptions.NoDataError as error:
         raise ValueError(f"{path} is empty; an interaction log needs a line of column names and rows") from error
     except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"{path} could not be read as {kind}: {first_line(error)}; check the file, its ending and its separator"
-        ) from error
+        raise ValueError(f"{path} could not be read as {kind}: {first_line(error)}; {TO_CHECK[kind]}") from error
+
+
+def read_as(path: Path, kind: str, packed: str | None) -> pl.DataFrame:
+    """A file of a kind, or a folder of parquet parts."""
+    if path.is_dir():
+        return pl.read_parquet(sorted(part for part in path.glob("*.parquet") if part.is_file()), glob=False)
+    data = unpack(path, packed) if packed else path
+    if kind == "parquet":
+        return pl.read_parquet(data, glob=False)
+    if kind == "json":
+        return read_json_lines(data)
+    return read_text(data, "\t" if kind == "tsv" else ",")
 
 
 def read_catalog(path: str | Path) -> tuple[pl.Series, dict[Any, str]]:
     """All items there are and, where there is a column for it, what people call them: ids, titles by id."""
     path = Path(path)
     is_dat = path.is_file() and path.suffix.lower() == ".dat"
-    try:
+    with naming(path):
         table = movielens_titles(path.read_bytes()) if is_dat else read_table(path)
         ids = as_ids(table[find_column(table, "item")], "item_id")
-    except ValueError as error:
-        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
     title = find_column(table, "title", required=False)
     if title is not None and (table[title].dtype.is_nested() or table[title].dtype == pl.Binary):
         raise ValueError(f"{path}: column {title!r} holds {table[title].dtype}; titles must be text")
@@ -238,7 +267,7 @@ def movielens_dat(data: bytes | Path) -> pl.DataFrame:
 def movielens_titles(data: bytes) -> pl.DataFrame:
     """`movies.dat` of MovieLens-1M and -10M: `movie::title::genres`, in ISO-8859-1; item_id, title."""
     fields = [line.split("::") for line in data.decode("latin-1").splitlines()]
-    rows = [(int(row[0]), row[1]) for row in fields if len(row) == 3 and row[0].isdigit()]
+    rows = [(int(row[0]), row[1]) for row in fields if len(row) == 3 and re.fullmatch("[0-9]{1,18}", row[0])]
     if not rows:
         raise ValueError("no line reads movie::title::genres, as in MovieLens' movies.dat; use a CSV with a header")
     return pl.DataFrame(rows, {"item_id": pl.Int64, "title": pl.String}, orient="row")
@@ -281,7 +310,8 @@ def yelp_reviews(data: bytes | Path) -> pl.DataFrame:
 def columns_at(data: bytes | Path, separator: str, places: dict[str, int]) -> pl.DataFrame:
     """Some columns, by their place from 0, of separated text without a header."""
     columns = list(places.values())
-    table = pl.read_csv(data, separator=separator, has_header=False, columns=columns, quote_char=None, glob=False)
+    with data.open("rb") if isinstance(data, Path) else nullcontext(data) as source:  # a name may look like a pattern
+        table = pl.read_csv(source, separator=separator, has_header=False, columns=columns, quote_char=None)
     table.columns = list(places)
     return table
 

@@ -46,7 +46,9 @@ def as_times(values: pl.Series, facts: dict[str, Any] | None = None) -> pl.Serie
         finite = values.cast(pl.Float64).set(~values.is_finite(), None)
         in_seconds = facts["largest"] is None or facts["largest"] < SECONDS_BELOW
         times = (finite * 1_000_000 if in_seconds else finite).round().cast(pl.Int64, strict=False)
-    elif not values.dtype.is_integer() and values.dtype != pl.Null:
+    elif values.dtype.is_integer():
+        times = values.cast(pl.Int64, strict=False)
+    elif values.dtype != pl.Null:
         raise ValueError(f"column {name!r} holds {values.dtype}, not times; name the time column")
     # what does not fit into 64 bits is found only now
     if empty := max(facts["empty"], times.null_count()):

@@ -4,6 +4,7 @@ import ctypes
 import glob
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -107,6 +108,22 @@ def naming_output(path: Path) -> Iterator[None]:
         raise unwritten(path, reason_of(error)) from error
 
 
+@contextmanager
+def naming(path: str | Path | None) -> Iterator[None]:
+    """Errors about what a file holds begin with its name, unless they name it already."""
+    try:
+        yield
+    except ValueError as error:
+        if path is None or names(str(error), str(path)):
+            raise
+        raise ValueError(f"{path}: {error}") from error
+
+
+def names(text: str, path: str) -> bool:
+    """Whether a text begins with a path, or with one below it."""
+    return re.match(rf"{re.escape(path)}(?![\w-]|\.\w)", text) is not None
+
+
 def unwritten(path: Path, reason: str) -> OSError:
     """The error for a file that could not be written."""
     return OSError(f"{path} could not be written: {reason}; what was there before is unchanged")
@@ -119,10 +136,13 @@ def reason_of(error: BaseException | str) -> str:
 
 
 def damaged(path: Path, error: BaseException | str) -> ValueError:
-    """The error for a file of ours that cannot be read."""
+    """The error for a file of ours that cannot be read, or is not there."""
     saved = (path.parent / "model.json").exists()
     way_out = "save the model again, or restore the file" if saved else "remove the run folder and train again"
-    return ValueError(f"{path} is damaged ({reason_of(error)}); {way_out}")
+    if path.name == "picked.json":
+        way_out = f"run `divmf pick {path.parent} --ndcg-drop 5%`"
+    wrong = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({reason_of(error)})"
+    return ValueError(f"{path} is {wrong}; {way_out}")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -157,6 +177,8 @@ def text_of(path: Path) -> str:
     """The text of a file of ours; what is not text is an error that names it."""
     try:
         return path.read_bytes().decode()
+    except FileNotFoundError as error:
+        raise damaged(path, error) from error
     except (OSError, UnicodeDecodeError) as error:
         raise damaged(path, error.strerror or "unreadable" if isinstance(error, OSError) else "not text") from error
 

@@ -75,8 +75,8 @@ def gain_of(exposed: int, more: int, bonus: Array) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _keep_gain(highest: Array, size: int, gain: float) -> int:
-    """Keep the largest gains, ascending; how many there are now."""
+def keep_highest(highest: Array, size: int, gain: float) -> int:
+    """Keep the highest of the gains seen, ascending; how many there are now."""
     k = len(highest)
     if size < k:
         place = size
@@ -109,7 +109,7 @@ def _consider(columns: Columns, user: int, kind: int, exposed: Array, terms: Ter
         if flat:
             if n_highest == k and gain <= desk.highest[0]:
                 continue
-            n_highest = _keep_gain(desk.highest, n_highest, gain)
+            n_highest = keep_highest(desk.highest, n_highest, gain)
         desk.items[size] = item
         desk.values[size] = columns.values[at]
         for r in range(k):
@@ -119,7 +119,7 @@ def _consider(columns: Columns, user: int, kind: int, exposed: Array, terms: Ter
 
 
 @njit(cache=True, nogil=True)
-def _best_list(size: int, slots: Array, desk: Desk, chosen: Array) -> Any:
+def best_list(size: int, slots: Array, desk: Desk, chosen: Array) -> Any:
     """The best list of the candidates on the desk, in order of value, −1 where there are too few; what it is worth.
 
     best[r] is the most that r slots can hold of the candidates so far: each is left out, or takes the slot r.
@@ -148,7 +148,7 @@ def _best_list(size: int, slots: Array, desk: Desk, chosen: Array) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _widest(columns: Columns, first: int, last: int) -> int:
+def widest(columns: Columns, first: int, last: int) -> int:
     """The most candidates that one of these users has."""
     width = 0
     for user in range(first, last):
@@ -163,14 +163,14 @@ def take_turns(columns: Columns, kind: int, first: int, last: int, terms: Terms,
     exposed (n_items,) and lists (n_users, k) are changed in place. A list as good as the best stays.
     """
     k = len(terms.slots)
-    desk, chosen, changed = desk_for(_widest(columns, first, last), k), np.empty(k, dtype=np.int64), 0
+    desk, chosen, changed = desk_for(widest(columns, first, last), k), np.empty(k, dtype=np.int64), 0
     for user in range(first, last):
         own = lists[user]
         for r in range(k):
             if own[r] >= 0:
                 exposed[own[r]] -= terms.exposure[r]
         size = _consider(columns, user, kind, exposed, terms, desk)
-        best = _best_list(size, terms.slots, desk, chosen)
+        best = best_list(size, terms.slots, desk, chosen)
         allowed, worth, earned = _list_now(columns, user, kind, terms, exposed, own)
         if not allowed or best > worth + earned + 1e-12 * abs(worth + earned):
             for r in range(k):
@@ -196,7 +196,7 @@ def _list_now(
             worth += terms.slots[r] * columns.values[at]
             earned += gain_of(exposed[own[r]], terms.exposure[r], terms.bonus)
             r += 1
-    return r == min(k, n_open), worth, earned
+    return r == min(k, n_open) and (r == k or own[r] < 0), worth, earned
 
 
 @njit(cache=True, nogil=True)
@@ -214,19 +214,15 @@ def worth_part(columns: Columns, first: int, last: int, slots: Array, lists: Arr
 
 @njit(cache=True, nogil=True)
 def answer_part(
-    columns: Columns, kind: int, first: int, last: int, terms: Terms, discount: Array, beyond: Array,
-    demand: Array,
-) -> float:  # fmt: skip
+    columns: Columns, kind: int, first: int, last: int, terms: Terms, discount: Array, demand: Array
+) -> float:
     """What the best lists of users first … last−1 are worth at fixed discounts, together; demand counts exposure.
 
     discount (n_items,): what a full showing of an item earns
-    beyond   (n_users, 2): no item outside a user's candidates has a higher value than the first, nor a higher value
-             (in the last slot) plus discount than the second; so none is worth more in slot r than
-             (w_r − w_k)·first + second, and every slot may be filled with that
     """
     k, total = len(terms.slots), 0.0
     flat = terms.exposure[0] == terms.exposure[k - 1]
-    desk, chosen, outside = desk_for(_widest(columns, first, last), k), np.empty(k, dtype=np.int64), np.empty(k)
+    desk, chosen = desk_for(widest(columns, first, last), k), np.empty(k, dtype=np.int64)
     for user in range(first, last):
         size, n_highest = 0, 0
         for at in range(columns.starts[user], columns.ends[user]):
@@ -237,38 +233,17 @@ def answer_part(
             if flat:
                 if n_highest == k and gain <= desk.highest[0]:
                     continue
-                n_highest = _keep_gain(desk.highest, n_highest, gain)
+                n_highest = keep_highest(desk.highest, n_highest, gain)
             desk.items[size] = item
             desk.values[size] = columns.values[at]
             for r in range(k):
                 desk.gains[size, r] = discount[item] * (terms.exposure[r] / ONE)
             size += 1
-        worth = _best_list(size, terms.slots, desk, chosen)
+        total += best_list(size, terms.slots, desk, chosen)
         for r in range(k):
             if chosen[r] >= 0:
                 demand[desk.items[chosen[r]]] += terms.exposure[r]
-        if beyond[user, 1] > NEVER:
-            for r in range(k):
-                # an item of less exposure in a slot earns less there
-                outside[r] = (terms.slots[r] - terms.slots[k - 1]) * beyond[user, 0] + beyond[user, 1]
-            worth = _with_outside(size, terms.slots, desk, outside)
-        total += worth
     return total
-
-
-@njit(cache=True, nogil=True)
-def _with_outside(size: int, slots: Array, desk: Desk, outside: Array) -> Any:
-    """A bound of what lists can be worth where any slot r may be filled from outside, for outside[r]."""
-    k, best = len(slots), desk.best
-    best[0] = 0.0
-    for r in range(k):
-        best[r + 1] = best[r] + outside[r]
-    for at in range(size):
-        for r in range(k - 1, -1, -1):
-            best[r + 1] = max(best[r + 1], best[r] + slots[r] * desk.values[at] + desk.gains[at, r])
-        for r in range(k):
-            best[r + 1] = max(best[r + 1], best[r] + outside[r])
-    return best[k]
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR, error_model="numpy")
@@ -308,17 +283,14 @@ def _key(value: Any, item: int, opens: int) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def find_rows(
-    block: Array, first: int, wanted: Wanted, by_value: Array, kept: Array, beyond: Array, columns: Columns
-) -> None:
+def find_rows(block: Array, first: int, wanted: Wanted, by_value: Array, kept: Array, columns: Columns) -> None:
     """The candidates of users first, first + 1, … from their rows of scores, into `columns` from their starts on.
 
     They are the best by value, and the best by value plus discount, of the items that may stand in every list. A held
     item is a candidate of the lists it may stand in, if it is as good as one of those: which items are held must not
-    make them candidates. Those of the present lists stay candidates of the same kind of lists.
+    make them candidates. Those of the present lists stay candidates.
     by_value   (n_users, width): the best by value, found now where a row begins with −2
-    kept       (kinds, n_users, k): the present lists, −1 for none; the bit of kind j is 1 << j
-    beyond     (n_users, 2), filled: see `answer_part`; −inf where every item there is is a candidate
+    kept       (n_users, k): the present lists of the first kind, −1 for none
     """
     n_items, width = block.shape[1], by_value.shape[1]
     scratch, spare = scratch_for(n_items), np.empty(n_items, dtype=np.float32)
@@ -326,17 +298,11 @@ def find_rows(
     most = 0
     for r in range(len(block)):
         most = max(most, wanted.held_offsets[first + r + 1] - wanted.held_offsets[first + r])
-    keys = np.empty(2 * width + kept.shape[0] * kept.shape[2] + most, dtype=np.int64)
+    keys = np.empty(2 * width + kept.shape[1] + most, dtype=np.int64)
     held_values = np.empty(most, dtype=np.float32)
     for r in range(len(block)):
         row, user, size = block[r], first + r, 0
         weight = wanted.weights[user]
-        for j in range(len(kept)):
-            for slot in range(kept.shape[2]):
-                item = kept[j, user, slot]
-                if item >= 0:
-                    keys[size] = _key(weight * row[item], item, 1 << j)
-                    size += 1
         begin, end = wanted.held_offsets[user], wanted.held_offsets[user + 1]
         for place in range(begin, end):
             held_values[place - begin] = row[wanted.held[place]]
@@ -344,6 +310,11 @@ def find_rows(
         for place in range(wanted.offsets[user], wanted.offsets[user + 1]):
             row[wanted.seen[place]] = NEVER
             n_open -= 1
+        for slot in range(kept.shape[1]):
+            item = kept[user, slot]
+            if item >= 0 and row[item] > NEVER:
+                keys[size] = _key(weight * row[item], item, ALL_OPEN)
+                size += 1
         n = min(width, n_open)
         lowest, least = np.float32(np.inf), np.float32(np.inf)
         if n:
@@ -361,14 +332,12 @@ def find_rows(
         if n_open <= n:
             lowest, least = np.float32(NEVER), np.float32(NEVER)
         for place in range(begin, end):
-            value = held_values[place - begin]
-            if value >= lowest or weight * value + wanted.discount[wanted.held[place]] >= least:
-                keys[size] = _key(weight * value, wanted.held[place], wanted.held_opens[place])
+            item, value = wanted.held[place], held_values[place - begin]
+            if value >= lowest or weight * value + wanted.discount[item] >= least or item in kept[user]:
+                keys[size] = _key(weight * value, item, wanted.held_opens[place])
                 size += 1
         keys[:size].sort()
         columns.ends[user] = _write(keys[:size], columns.starts[user], columns)
-        beyond[user, 0] = weight * lowest
-        beyond[user, 1] = least
 
 
 @njit(cache=True, nogil=True)

@@ -4,6 +4,7 @@ A user's candidates are the best by value, the best by value plus discount, the 
 held out of training, which only some lists may hold. They are found by one pass over the scores of all users.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -15,11 +16,12 @@ from divmf.data.split import Split
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
-from divmf.kernels.market import Columns, Wanted, find_rows
+from divmf.kernels.bound import bound_rows
+from divmf.kernels.market import Columns, Terms, Wanted, answer_part, find_rows
 from divmf.kernels.rows import rows_at_once
 from divmf.models.scorer import Factors, Scorer
 
-WIDTH = 64  # candidates by value, and as many by value plus discount
+WIDTH, WIDER = 32, 4  # candidates by value, and as many by value plus discount; so many for each slot, if that is more
 MOST_KEPT = 1 << 26  # scores: 256 MiB
 
 # the kinds of lists that are made side by side: those to be measured on validation may hold what is held out for
@@ -64,11 +66,11 @@ class Source(Protocol):
     n_items: int
     weights: Array
 
-    def find(self, discount: Array, kept: Array) -> tuple[Columns, Array]:
-        """The candidates at these discounts, and what lies beyond them (see `answer_part`).
+    def find(self, discount: Array, kept: Array) -> Columns:
+        """The candidates at these discounts.  discount (n_items,); kept (n_users, k) int32: the present lists"""
 
-        discount (n_items,); kept (kinds, n_users, k) int32: the present lists, −1 for none
-        """
+    def bound(self, columns: Columns, kind: int, terms: Terms, discount: Array) -> float:
+        """No lists of one kind, of these users and whatever items, are worth more than this at these discounts."""
 
 
 class Finder:
@@ -87,29 +89,47 @@ class Finder:
             self.kept = np.empty((scorer.n_users, scorer.n_items), dtype=np.float32)
         self.found = False
 
-    def find(self, discount: Array, kept: Array) -> tuple[Columns, Array]:
-        """The candidates at these discounts, by one pass over all scores."""
-        held, n_users = self.held, self.scorer.n_users
-        wanted = Wanted(
+    def wanted(self, discount: Array) -> Wanted:
+        """What candidates are looked for by."""
+        held = self.held
+        return Wanted(
             self.weights, discount.astype(np.float32), held.known.indptr, held.known.indices,
             held.offsets, held.items, held.opens,
         )  # fmt: skip
-        widest = 2 * self.width + kept.shape[0] * kept.shape[2] + np.diff(held.offsets)
+
+    def find(self, discount: Array, kept: Array) -> Columns:
+        """The candidates at these discounts, by one pass over all scores."""
+        wanted, n_users = self.wanted(discount), self.scorer.n_users
+        widest = 2 * self.width + kept.shape[1] + np.diff(self.held.offsets)
         starts = np.concatenate([[0], np.cumsum(widest)]).astype(np.int64)
         columns = Columns(
             starts[:-1], np.zeros(n_users, dtype=np.int64), np.empty(starts[-1], dtype=np.int32),
             np.empty(starts[-1], dtype=np.float32), np.empty(starts[-1], dtype=np.uint8),
         )  # fmt: skip
-        beyond = np.empty((n_users, 2))
 
         def part(first: int, last: int) -> None:
-            at_once = rows_at_once(last - first, self.scorer.n_items)
-            for start, end in pairwise([*range(first, last, at_once), last]):
-                find_rows(self.block(start, end), start, wanted, self.by_value, kept, beyond, columns)
+            for start, end in self.ranges(first, last):
+                find_rows(self.block(start, end), start, wanted, self.by_value, kept, columns)
 
         in_parts(part, n_users, place=comm.place(n_users))
         self.found = True
-        return columns, beyond
+        return columns
+
+    def bound(self, columns: Columns, kind: int, terms: Terms, discount: Array) -> float:
+        """No lists of these users are worth more than this at these discounts, by one pass over all scores."""
+        wanted, n_users = self.wanted(discount), self.scorer.n_users
+
+        def part(first: int, last: int) -> float:
+            return sum(
+                bound_rows(self.block(start, end), start, kind, wanted, columns, terms, discount)
+                for start, end in self.ranges(first, last)
+            )
+
+        return sum(in_parts(part, n_users, place=comm.place(n_users)))
+
+    def ranges(self, first: int, last: int) -> Iterable[tuple[int, int]]:
+        """Users first … last−1, a few at a time."""
+        return pairwise([*range(first, last, rows_at_once(last - first, self.scorer.n_items)), last])
 
     def block(self, first: int, last: int) -> Array:
         """The scores of users first … last−1, in memory that may be written to."""
@@ -133,8 +153,12 @@ class GivenLists:
         lengths, opens = (items >= 0).sum(axis=1), np.ones(items.size, dtype=np.uint8)
         values = np.ascontiguousarray(scores, dtype=np.float32).ravel()
         self.columns = Columns(starts, starts + lengths, np.ascontiguousarray(items).ravel(), values, opens)
-        self.beyond = np.full((n_lists, 2), -np.inf)
 
-    def find(self, discount: Array, kept: Array) -> tuple[Columns, Array]:
-        """The same candidates at any discounts; nothing lies beyond them."""
-        return self.columns, self.beyond
+    def find(self, discount: Array, kept: Array) -> Columns:
+        """The same candidates at any discounts."""
+        return self.columns
+
+    def bound(self, columns: Columns, kind: int, terms: Terms, discount: Array) -> float:
+        """What the best lists of the candidates are worth: there are no other items."""
+        demand = np.zeros(self.n_items, dtype=np.int64)
+        return float(answer_part(columns, kind, 0, len(self.weights), terms, discount, demand))

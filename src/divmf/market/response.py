@@ -65,8 +65,8 @@ def candidates(scores: Array, weight: float, out: Array, discount: Array, width:
         np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.empty(size, dtype=np.int32),
         np.empty(size, dtype=np.float32), np.empty(size, dtype=np.uint8),
     )  # fmt: skip
-    nothing = np.empty((0, 1, 1), dtype=np.int32)
-    find_rows(scores, 0, wanted, by_value, nothing, np.empty((1, 2)), columns)
+    nothing = np.empty((1, 0), dtype=np.int32)
+    find_rows(scores, 0, wanted, by_value, nothing, columns)
     return columns
 
 

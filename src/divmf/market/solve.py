@@ -4,15 +4,9 @@
 
 v is the value of an item to a user, w_r the weight of slot r, f_i the exposure of item i. With everybody else's lists
 fixed, item i adds ρ·b(f_i without this user's), so a user's best list is found exactly by a small dynamic programme
-(`divmf.kernels.market`), and the objective only rises. How far it may be from the best there is follows from the dual:
-for any discounts d,
-
-    D(d) = Σ_u (the best list at these discounts) + Σ_i max_x (ρ B(x) − d_i x)
-
-is at least the objective of any lists.
+(`divmf.kernels.market`), and the objective only rises. `divmf.market.certificate` says how far it may be from the best.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -22,15 +16,14 @@ import numpy as np
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
-from divmf.kernels.market import ONE, ONE_BITS, Columns, Terms, answer_part, take_turns, worth_part
+from divmf.kernels.market import ONE, ONE_BITS, Columns, Terms, take_turns, worth_part
 from divmf.market.bonus import Bonus
 from divmf.market.columns import KINDS, Source
 
-ROUNDS = 3  # how often candidates are found for one ρ, at the most, before the certificate
+ROUNDS = 5  # how often candidates are found for one ρ, at the most
 SWEEPS = 30  # turns of everybody with the same candidates, at the most
-SETTLED = 0.003  # the fraction of lists that may still change when turns end
-NEW = 0.05  # the fraction of lists that new candidates must change for candidates to be found once more
-DUAL_STEPS = 4  # how often discounts are moved towards the dual's best
+SETTLED = 0.01  # the fraction of lists that may still change when turns end
+NEW = 0.01  # the fraction of lists that new candidates must change for candidates to be found once more
 
 
 class Lists(NamedTuple):
@@ -49,17 +42,11 @@ class Lists(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """What was found for one ρ.
-
-    lists      of each kind
-    discount   (n_items,): what a full showing of an item earns where lists are chosen
-    gap        no lists are better by more than this fraction of what these have gained over the model's own
-    """
+    """What was found for one ρ: lists of each kind, and the candidates they were chosen from."""
 
     rho: float
     lists: dict[str, Lists]
-    discount: Array
-    gap: float
+    columns: Columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +66,10 @@ class Market:
     def own(self) -> tuple[Columns, dict[str, Lists]]:
         """The model's own lists, of each kind, with the candidates they are made of."""
         n_users, k = len(self.finder.weights), len(self.slots)
-        columns, _ = self.finder.find(np.zeros(self.finder.n_items), np.zeros((0, n_users, k), dtype=np.int32))
-        made = {}
+        nothing = np.full((n_users, k), -1, dtype=np.int32)
+        columns, made = self.finder.find(np.zeros(self.finder.n_items), nothing), {}
         for bit, kind in self.bits:
-            nobody = np.full((n_users, k), -1, dtype=np.int32)
-            made[kind] = Lists(nobody, np.zeros(self.finder.n_items, dtype=np.int64))
+            made[kind] = Lists(nothing.copy(), np.zeros(self.finder.n_items, dtype=np.int64))
             self.turns(columns, bit, 0.0, made[kind])
         return columns, made
 
@@ -147,71 +133,20 @@ class Market:
         earned = self.bonus.sums[full] + part * self.bonus.table[full]
         return float(comm.total(sum(worth))) + rho * float(earned.sum())
 
-    def dual(
-        self, columns: Columns, kind: int, rho: float, discount: Array, beyond: Array
-    ) -> tuple[float, Array, Array]:
-        """D(d); the exposure that users ask for at these discounts, and that items earn more by than they give."""
-        terms, n_items, n_users = self.terms(rho), len(discount), len(columns.starts)
 
-        def part(first: int, last: int) -> tuple[float, Array]:
-            demand = np.zeros(n_items, dtype=np.int64)
-            return answer_part(columns, kind, first, last, terms, discount, beyond, demand), demand
-
-        demand, worth = np.zeros(n_items, dtype=np.int64), 0.0
-        for found, asked in in_parts(part, n_users, 8 * n_items, place=comm.place(n_users)):
-            worth += found
-            demand += asked
-        comm.add_up(demand)
-        # b falls, so what earns more than the discount are the first showings
-        supply = np.searchsorted(-rho * self.bonus.table, -discount)
-        surplus = rho * self.bonus.sums[supply] - discount * supply
-        # twelve digits, so that sums in another order, by more processes, give the same number
-        return float(f"{comm.total(worth) + surplus.sum():.12g}"), demand, supply * ONE
-
-    def tightened(
-        self, columns: Columns, kind: int, rho: float, start: Array, beyond: Array, lists: Lists
-    ) -> tuple[Array, float]:
-        """Discounts that bound the objective more tightly, and D at the best of them; none above those of the start.
-
-        start: what the candidates were found by, so that what lies beyond them stays a bound where discounts are lower
-
-        Subgradient steps of Polyak's length: the objective of the lists stands for the optimum, which it is close to.
-        An item of more exposure has more users close to their choice, so its discount moves less.
-        """
-        value, scale = self.value(columns, rho, lists), 1 / (lists.exposed / ONE + 1)
-        discount, best, lowest = start, start, np.inf
-        for _ in range(DUAL_STEPS):
-            bound, demand, supply = self.dual(columns, kind, rho, discount, beyond)
-            if bound < lowest:
-                best, lowest = discount, bound
-            excess = (demand - supply) / ONE
-            steepness = float((excess * scale * excess).sum())
-            if bound <= value or not steepness:
-                break
-            discount = np.clip(discount - (bound - value) / steepness * scale * excess, 0.0, start)
-        return best, lowest
-
-
-def solve(market: Market, rho: float, start: Mapping[str, Lists]) -> Solution:
+def solve(market: Market, rho: float, start: Lists) -> Solution:
     """The lists for ρ, from others: users take turns until hardly a list changes, then look for new candidates.
 
-    start   lists of each kind, which stay as they are
+    start   lists of the first kind, which stay as they are. Those of the other kinds, which differ from these in what
+            is held out, follow from them in a few turns.
     """
-    lists = {kind: start[kind].copy() for kind in market.kinds}
     (bit, first), *others = market.bits
+    lists = {first: start.copy()}
     for turn in range(ROUNDS):
-        # what some kind of lists lacks must be a candidate, whatever the others show
-        discount = np.max([market.left_to_earn(rho, made) for made in lists.values()], axis=0)
-        columns, beyond = market.finder.find(discount, np.stack([made.items for made in lists.values()]))
-        changed = market.settle(columns, bit, rho, lists[first])
-        for other, kind in others:  # so that the next candidates suit them, too
-            market.turns(columns, other, rho, lists[kind])
-        if turn and changed < NEW:
+        columns = market.finder.find(market.left_to_earn(rho, lists[first]), lists[first].items)
+        if market.settle(columns, bit, rho, lists[first]) < NEW and turn:
             break
     for other, kind in others:
+        lists[kind] = lists[first].copy()
         market.settle(columns, other, rho, lists[kind])
-    discount, bound = market.tightened(columns, bit, rho, discount, beyond, lists[first])
-    value = market.value(columns, rho, lists[first])
-    own_columns, own = market.own
-    gained = value - market.value(own_columns, rho, own[first])
-    return Solution(rho, lists, discount, max(0.0, bound - value) / gained if gained > 0 else 0.0)
+    return Solution(rho, lists, columns)

@@ -19,10 +19,15 @@ from divmf.engine.arrays import Array
 PRIOR = 50  # interactions that everybody is taken to have beside their own
 
 
-def stakes_of(met: sparse.csr_array, power: float) -> Array:
-    """How much the scores of each user count: ((n + 50) / mean of n + 50)^power.  (n_users,) float32"""
-    n_users, n_pairs = (comm.place(count).whole for count in (met.shape[0], met.nnz))
-    relative = (np.diff(met.indptr) + PRIOR) / (n_pairs / n_users + PRIOR)
+def stakes_of(met: sparse.csr_array, power: float, mean: float | None = None) -> Array:
+    """How much the scores of each user count: ((n + 50) / mean of n + 50)^power.  (n_users,) float32
+
+    mean   interactions of a user, if not the mean of these
+    """
+    if mean is None:
+        n_users, n_pairs = (comm.place(count).whole for count in (met.shape[0], met.nnz))
+        mean = n_pairs / n_users
+    relative = (np.diff(met.indptr) + PRIOR) / (mean + PRIOR)
     return np.asarray(relative**power, dtype=np.float32)
 
 

@@ -1,4 +1,4 @@
-"""The model that suits the data: tried, and chosen on validation within a time budget.
+"""The model that suits the data: tried, and chosen on validation within a budget.
 
     chosen = choose(split, k=5, budget=60.0)
     chosen.scorer, chosen.name, chosen.settings           # Scorer, "ials", {"dim": 128, "alpha": .05, "l2": .005}
@@ -7,54 +7,39 @@
     choose(split, candidates=["ease"])                    # one kind of model, its settings chosen
     refit(chosen.name, chosen.settings, everything)       # the same settings on more interactions
 
-Each kind of model (`ARMS`) is a search that goes on from stage to stage, from small and fast to large and slow. The
-searches take turns, a stage each, the fastest first; after every turn the worse half of those still in the race is
-dropped, as far as it is clearly behind. A trial begins only if it is expected to end within the budget. The most
+Each kind of model (`ARMS`) is a search that goes on from stage to stage, from small and fast to large and slow
+(`divmf.models.searches`). The searches take turns, a stage each, the cheapest
+first; after every turn the worse half of those still in the
+race is dropped, as far as it is clearly behind. A trial begins only if its counted cost is left in the budget. The most
 accurate trial wins; of those within TIE of it, the one with the fewest numbers.
 
-The trials and their accuracy depend on the seed alone (EASE of many items, in the last digits, on the number of
-threads); how many of them there are depends on the budget and on how fast the machine is. A budget that is not
-exhausted gives the same choice everywhere.
+The budget counts operations, not time, so the same data, seed and budget give the same trials and the same choice on
+any machine, busy or not (EASE of many items, in the last digits, depends on the number of threads). The clock is a cap
+alone: no trial begins after the budget that was given, or four times the usual one, has passed since the first trial
+ended. `Chosen.capped` says whether it was reached.
 """
 
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import NamedTuple
-
-import numpy as np
 
 from divmf.data.interactions import Interactions
 from divmf.data.split import Split
 from divmf.engine import comm
 from divmf.engine.arrays import Array
-from divmf.models.accuracy import valid_ndcg
-from divmf.models.ease import check_memory, ease, gram, weights_of
+from divmf.models.ease import ease
 from divmf.models.ials import ials
-from divmf.models.scorer import Factors, ItemItem, Scorer
+from divmf.models.scorer import Factors, Scorer
+from divmf.models.searches import ARMS, IALS_EPOCHS, WARM_EPOCHS, Bench, Next, Search, Trial
 from divmf.models.softmax import STEPS, softmax
 
 log = logging.getLogger(__name__)
 
-TIE = 0.002  # of the best nDCG: how much may be lost for a model with fewer numbers
 BEHIND = 2.58  # standard errors of the users' difference by which a search must be behind to be dropped
-WORTH = 0.005  # of the nDCG: what twice the dimensions must bring for the search to go on to four times
-DIMS = (32, 64, 128, 256, 512)
-IALS_EPOCHS, WARM_EPOCHS = 8, 4  # of a trial from chance, and of one from the vectors of the best trial so far
-SOFTMAX_DIMS = (64, 128)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One model that was fitted: which, how long it took, and how accurate it is on validation."""
-
-    name: str
-    settings: Mapping[str, float]
-    seconds: float
-    ndcg: float
+HOPE = 0.05  # of the nDCG: what a search may still gain after its first trial
+PATIENCE = 4.0  # times the usual budget that may pass by the clock, on a slow or busy machine
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +51,7 @@ class Chosen:
     settings: Mapping[str, float]
     tried: tuple[Trial, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    capped: bool = False
 
     @property
     def ahead(self) -> float:
@@ -75,230 +61,6 @@ class Chosen:
         return own / max(others) - 1 if others and max(others) > 0 else math.nan
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """A trial with what it made: the scorer, and the nDCG of each user."""
-
-    trial: Trial
-    scorer: Scorer
-    users: Array
-
-    @property
-    def size(self) -> int:
-        """How many numbers the model holds."""
-        if isinstance(self.scorer, ItemItem):
-            return int(self.scorer.weights.size)
-        assert isinstance(self.scorer, Factors)
-        return self.scorer.users.size + self.scorer.items_t.size
-
-    def beats(self, other: "Found") -> bool:
-        """Whether it is at least as small and at least as accurate."""
-        return self.size <= other.size and self.trial.ndcg >= other.trial.ndcg
-
-
-@dataclass(eq=False)
-class Bench:
-    """Where models are tried: the data, the clock, and what was found so far."""
-
-    split: Split
-    k: int
-    seed: int
-    progress: Callable[[Trial], None] | None = None
-    tried: list[Trial] = field(default_factory=list)
-    best: dict[str, Found] = field(default_factory=dict)
-    # those that may win: within TIE of the best, and none both larger and less accurate than another
-    close: list[Found] = field(default_factory=list)
-
-    def trial(self, name: str, settings: Mapping[str, float], fit: Callable[[], Scorer]) -> Found:
-        """Fit a model, measure it, write it down."""
-        began = time.perf_counter()
-        scorer = fit()
-        users = valid_ndcg(scorer, self.split, self.k)
-        mean = float(f"{users.mean():.12g}")
-        found = Found(Trial(name, dict(settings), time.perf_counter() - began, mean), scorer, users)
-        self.tried.append(found.trial)
-        log.info("%s %s: validation nDCG %.4f, %.1f s", name, told(settings), mean, found.trial.seconds)
-        if self.progress is not None:
-            self.progress(found.trial)
-        if name not in self.best or mean > self.best[name].trial.ndcg:
-            self.best[name] = found
-        floor = (1 - TIE) * max(each.trial.ndcg for each in self.best.values())
-        if not any(each.beats(found) for each in self.close):
-            self.close = [each for each in self.close if not found.beats(each)] + [found]
-        self.close = [each for each in self.close if each.trial.ndcg >= floor]
-        return found
-
-    @property
-    def winner(self) -> Found:
-        """Of the most accurate and those that are as good as it, the one with the fewest numbers."""
-        return min(self.close, key=lambda found: (found.size, -found.trial.ndcg))
-
-
-class Next(NamedTuple):
-    """What a search would do next: how long it is expected to take, and in which of its stages it is."""
-
-    seconds: float
-    stage: int
-
-
-# A search says what it would do next; when it is asked again, it does it.
-Search = Iterator[Next]
-
-
-def told(settings: Mapping[str, float]) -> str:
-    """Settings in a line."""
-    return ", ".join(f"{name} {value:.3g}" for name, value in settings.items())
-
-
-def walk(start: tuple[float, ...], factor: float, trial: Callable[[tuple[float, ...]], float]) -> Iterator[None]:
-    """From a place to whichever of its neighbours is better, to where none is.
-
-    Yields before every trial. A direction that was good is tried first the next time.
-    """
-    tried, steps = {key_of(start)}, neighbours(len(start), factor)
-    yield
-    best, value, going = start, trial(start), True
-    while going:
-        going = False
-        for step in list(steps):
-            place = tuple(setting * by for setting, by in zip(best, step, strict=True))
-            if key_of(place) in tried:
-                continue
-            tried.add(key_of(place))
-            yield
-            found = trial(place)
-            if found > value:
-                best, value, going = place, found, True
-                steps.remove(step)
-                steps.insert(0, step)
-                break
-
-
-def neighbours(settings: int, factor: float) -> list[tuple[float, ...]]:
-    """What settings are multiplied with: one more, one less; of two, also the one more and the other less."""
-    powers = [(1,), (-1,)] if settings == 1 else [(0, 1), (0, -1), (1, -1), (-1, 1), (1, 0), (-1, 0)]
-    return [tuple(factor**power for power in each) for each in powers]
-
-
-def key_of(place: tuple[float, ...]) -> tuple[float, ...]:
-    """The same for places that differ by rounding only."""
-    return tuple(float(f"{setting:.6g}") for setting in place)
-
-
-def ials_search(bench: Bench) -> Search:
-    """iALS: weight of what was not met, and λ, with few dimensions; then more dimensions, as long as they help.
-
-    Each trial begins from the best vectors so far.
-    """
-    met = bench.split.train.matrix
-    # a first guess that is too long rather than too short; from then on by what the trials took
-    cost = 1e-9 * (met.nnz + sum(met.shape) * DIMS[0]) * DIMS[0] * (IALS_EPOCHS + 4) * 2
-    start: Factors | None = None
-
-    def at(dim: int, place: tuple[float, ...]) -> float:
-        nonlocal start, cost
-        alpha, l2 = place
-        settings = {"dim": dim, "alpha": alpha, "l2": l2}
-        grown = start is None or start.users.shape[1] < dim
-        epochs = IALS_EPOCHS if grown else WARM_EPOCHS
-        found = bench.trial("ials", settings, lambda: ials(met, dim, alpha, l2, epochs, bench.seed, start))
-        assert isinstance(found.scorer, Factors)
-        if bench.best["ials"] is found or start is None or grown:
-            start = found.scorer
-        cost = found.trial.seconds
-        return found.trial.ndcg
-
-    before = 0.0
-    for dim in (dim for dim in DIMS if dim == DIMS[0] or dim < min(met.shape)):
-        if before and dim > DIMS[0]:
-            cost *= 3  # twice the numbers, from chance for half of them, and a search around it
-        held = bench.best.get("ials")
-        place = (0.1, 0.02) if held is None else (held.trial.settings["alpha"], held.trial.settings["l2"])
-        factor = 2.0 if held is None else math.sqrt(2)
-        for number, _ in enumerate(walk(place, factor, partial(at, dim))):
-            # with twice the dimensions the settings are looked for once around, with more they stay
-            if before and (number > len(neighbours(2, factor)) or (number and dim > DIMS[1])):
-                break
-            yield Next(cost, max(0, DIMS.index(dim) - 1))
-        now = max(trial.ndcg for trial in bench.tried if trial.name == "ials" and trial.settings["dim"] == dim)
-        if before and now < (1 + WORTH) * before:
-            return
-        before = max(now, before)
-
-
-def ease_search(bench: Bench) -> Search:
-    """EASE: λ from four times the mean popularity of an item on, to where half and double are no better."""
-    met = bench.split.train.matrix
-    check_memory(met.shape[1])
-    cost = ease_seconds(met.shape[1]) + 2e-10 * met.nnz * met.shape[1]
-    between: Array | None = None
-
-    def at(place: tuple[float, ...]) -> float:
-        nonlocal between, cost
-        between = gram(met) if between is None else between
-        found = bench.trial("ease", {"l2": place[0]}, lambda: ease(met, place[0], between))
-        cost = found.trial.seconds
-        return found.trial.ndcg
-
-    popularity = max(1.0, met.nnz / met.shape[1])
-    for _ in walk((2.0 ** round(math.log2(4 * popularity)),), 2.0, at):
-        yield Next(cost, 0)
-
-
-def ease_seconds(n_items: int) -> float:
-    """How long the inverse of so many items takes, from that of few."""
-    few, took = 1024, []
-    for size in (2, few, few):  # the first to have everything loaded
-        began = time.perf_counter()
-        weights_of(np.eye(size, dtype=np.float32), 1.0)
-        took.append(time.perf_counter() - began)
-    return min(took[1:]) * (n_items / few) ** 3 / 2  # a large one goes faster for each number
-
-
-def softmax_search(bench: Bench) -> Search:
-    """Softmax from iALS of the best settings: λ with 64 dimensions, then with 128."""
-    met = bench.split.train.matrix
-    cost = 2e-11 * STEPS * met.shape[0] * met.shape[1] * SOFTMAX_DIMS[0] * 6
-    place, before = (8 * math.sqrt(2),), 0.0
-    for dim in (dim for dim in SOFTMAX_DIMS if dim == SOFTMAX_DIMS[0] or dim < min(met.shape)):
-        start: Factors | None = None
-
-        def at(place: tuple[float, ...], dim: int = dim) -> float:
-            nonlocal start, cost
-            weights = ials_settings(bench)
-            if start is None:
-                start = ials(met, dim, weights["alpha"], weights["l2"], IALS_EPOCHS, bench.seed)
-            settings = {"dim": dim, "l2": place[0], "pairs": met.nnz / met.shape[0]}
-            settings |= {f"ials_{name}": value for name, value in weights.items()}
-            begins = start
-            found = bench.trial("softmax", settings, lambda: softmax(bench.split.train, begins, place[0]))
-            cost = found.trial.seconds
-            return found.trial.ndcg
-
-        for number, _ in enumerate(walk(place, math.sqrt(2), at)):
-            if before and number:  # λ stays what it was with fewer dimensions
-                break
-            yield Next(cost, SOFTMAX_DIMS.index(dim))
-        now = bench.best["softmax"].trial
-        if before and now.ndcg < (1 + WORTH) * before:
-            return
-        before, place, cost = now.ndcg, (now.settings["l2"],), 2 * cost
-
-
-def ials_settings(bench: Bench) -> dict[str, float]:
-    """The weights and λ of the best iALS so far, or the usual ones."""
-    found = bench.best.get("ials")
-    return {"alpha": 0.1, "l2": 0.01} if found is None else {
-        name: found.trial.settings[name] for name in ("alpha", "l2")
-    }  # fmt: skip
-
-
-# in the order in which they begin, the fastest first
-ARMS: Mapping[str, Callable[[Bench], Search]] = {
-    "ials": ials_search, "ease": ease_search, "softmax": softmax_search,
-}  # fmt: skip
-
-
 def choose(
     split: Split,
     k: int = 5,
@@ -306,48 +68,108 @@ def choose(
     candidates: Sequence[str] = tuple(ARMS),
     seed: int = 0,
     progress: Callable[[Trial], None] | None = None,
+    dim: int | None = None,
+    l2: float | None = None,
 ) -> Chosen:
-    """The most accurate model on validation that is found within so many seconds.
+    """The most accurate model on validation that is found within a budget.
 
-    budget       seconds; by default `usual_budget`
+    budget       counted seconds, and the most that the clock may show; by default `usual_budget`
     candidates   kinds of models, of ARMS
     progress     called with every trial as it ends
+    dim, l2      the length of vectors, and λ of EASE, where they are not to be chosen
     """
-    budget = usual_budget(split) if budget is None else budget
-    check_choice(split, k, budget, candidates)
-    bench, ends = Bench(split, k, seed, progress), time.perf_counter() + budget
+    bench, usual = Bench(split, k, seed, progress, dim, l2), usual_budget(split)
+    searches, live, left_out = openings(bench, candidates, usual if budget is None else budget)
+    purse = Purse(usual, PATIENCE * usual) if budget is None else Purse(budget, budget)
+    while live:
+        for name in sorted(live, key=lambda name: live[name].seconds):
+            left_out |= stage_of(name, searches[name], live, purse)
+        for name in clearly_behind(bench, live):
+            del live[name]
+    won = bench.winner
+    return Chosen(won.scorer, won.trial.name, won.trial.settings, tuple(bench.tried), left_out, purse.capped)
+
+
+def openings(
+    bench: Bench, candidates: Sequence[str], budget: float
+) -> tuple[dict[str, Search], dict[str, Next], dict[str, str]]:
+    """The searches, what each would do first, and those that memory has no room for; refuses what has no choice."""
+    check_choice(bench.split, bench.k, budget, candidates)
     searches = {name: ARMS[name](bench) for name in ARMS if name in candidates}
-    live: dict[str, Next] = {}
-    left_out: dict[str, str] = {}
+    live, left_out = {}, {}
     for name, search in searches.items():
         try:
             live[name] = next(search)
         except MemoryError as error:
             left_out[name] = str(error)
     fastest = min(live.items(), key=lambda entry: entry[1].seconds, default=None)
-    while live:
-        for name in sorted(live, key=lambda name: live[name].seconds):
-            stage = live[name].stage
-            while name in live and live[name].stage == stage:
-                left = ends - time.perf_counter()
-                if (wanted := live.pop(name)).seconds > left:
-                    left_out[name] = f"a trial takes about {wanted.seconds:.2g} s; {max(0.0, left):.2g} s are left"
-                elif (following := next(searches[name], None)) is not None:
-                    live[name] = following
-        for name in clearly_behind(bench, live):
-            del live[name]
-    if not bench.tried:
-        raise nothing_fits(budget, fastest, left_out)
-    won = bench.winner
-    return Chosen(won.scorer, won.trial.name, won.trial.settings, tuple(bench.tried), left_out)
+    if fastest is None:
+        raise ValueError("; ".join(left_out.values()))
+    if fastest[1].seconds > budget:
+        raise ValueError(
+            f"budget={budget:g} s is too short for any model: the fastest, {fastest[0]}, takes about"
+            f" {fastest[1].seconds:.2g} s to try; give more"
+        )
+    return searches, live, left_out
+
+
+@dataclass(eq=False)
+class Purse:
+    """What is left of a budget: counted seconds, and seconds of the clock from the end of the first trial on.
+
+    The first trial may have kernels to compile, which happens once on a machine.
+    """
+
+    left: float
+    most: float
+    ends: float = math.inf
+    capped: bool = False
+
+    def refusal(self, cost: float) -> str:
+        """Why a trial of such a cost may not begin; empty if it may, and then it is paid for."""
+        if cost > self.left:
+            return f"a trial takes about {cost:.2g} s; {self.left:.2g} s are left"
+        if time.perf_counter() > self.ends:
+            self.capped = True
+            return f"{self.most:.4g} s have passed"
+        self.left -= cost
+        return ""
+
+    def begin(self) -> None:
+        """A trial has ended: the clock runs, if it did not yet."""
+        if math.isinf(self.ends):
+            self.ends = time.perf_counter() + self.most
+
+
+def stage_of(name: str, search: Search, live: dict[str, Next], purse: Purse) -> dict[str, str]:
+    """The trials of a search up to its next stage, as far as the budget goes; why it was cut short, if it was."""
+    stage = live[name].stage
+    while name in live and live[name].stage == stage:
+        if why := purse.refusal(live.pop(name).seconds):
+            return {name: why}
+        following = next(search, None)
+        purse.begin()
+        if following is not None:
+            live[name] = following
+    return {}
 
 
 def clearly_behind(bench: Bench, live: Collection[str]) -> list[str]:
-    """Of the searches in the race, those of the worse half that are clearly behind the best of all."""
+    """Of the searches in the race, those of the worse half that are clearly behind the best of all.
+
+    One that has had a single trial must be HOPE behind, too: its next may be that much better.
+    """
     best = max(bench.best.values(), key=lambda found: found.trial.ndcg, default=None)
     ranked = sorted((name for name in live if name in bench.best), key=lambda name: -bench.best[name].trial.ndcg)
     worse = ranked[(len(ranked) + 1) // 2 :] if len(ranked) > 1 else ranked
-    return [name for name in worse if best is not None and lead(best.users, bench.best[name].users) > BEHIND]
+    if best is None:
+        return []
+    once = {name for name in worse if sum(trial.name == name for trial in bench.tried) == 1}
+    hopeless = {name for name in once if bench.best[name].trial.ndcg < (1 - HOPE) * best.trial.ndcg}
+    return [
+        name for name in worse
+        if (name in hopeless or name not in once) and lead(best.users, bench.best[name].users) > BEHIND
+    ]  # fmt: skip
 
 
 def lead(ones: Array, others: Array) -> float:
@@ -378,18 +200,7 @@ def check_choice(split: Split, k: int, budget: float, candidates: Sequence[str])
     if not len(split.valid):
         raise ValueError("nothing is held out for validation, so no model can be chosen; name one, or hold out some")
     if comm.size() > 1:
-        raise ValueError("a model is chosen by one process; start one, or name the model")
-
-
-def nothing_fits(budget: float, fastest: tuple[str, Next] | None, left_out: Mapping[str, str]) -> ValueError:
-    """What to say when not one model could be tried."""
-    if fastest is None:
-        return ValueError("; ".join(left_out.values()))
-    name, wanted = fastest
-    return ValueError(
-        f"budget={budget:g} s is too short for any model: the fastest, {name}, takes about {wanted.seconds:.2g} s to"
-        " try; give more"
-    )
+        raise ValueError("a model is chosen by one process; start one, or train softmax, bpr or mse by epochs")
 
 
 def refit(

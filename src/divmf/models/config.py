@@ -3,15 +3,15 @@
 import math
 from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import ArgsKwargs
 
 SOFTMAX_RATE = 0.2  # where no other is given or found better
 PRESETS: dict[str, dict[str, object]] = {
-    "paper": {"accuracy": "bpr", "method": "divmf", "adam": "dense", "shuffle": "triples", "mask_seen": False},
+    "paper": {"model": "bpr", "method": "divmf", "adam": "dense", "shuffle": "triples", "mask_seen": False},
     "release": {
-        "accuracy": "bpr",
+        "model": "bpr",
         "method": "divmf",
         "adam": "dense",
         "shuffle": "triples",
@@ -22,6 +22,21 @@ PRESETS: dict[str, dict[str, object]] = {
         "carry_adam": True,
     },
 }
+
+
+# which settings are of one method alone: given with the other, they would do nothing
+OF_METHOD: dict[str, tuple[str, ...]] = {
+    "market": ("delta", "level", "steepness", "stake", "exposure", "deepest"),
+    "divmf": (
+        "unmask", "unmask_policy", "rows", "columns", "eps", "reg_cov", "reg_skew", "skew_rows", "diversity_k",
+        "mask_seen", "blocks", "diversity_rate", "carry_adam",
+    ),
+}  # fmt: skip
+# settings of models that are trained by epochs; where one is given and no model, the model is softmax
+EPOCH_SETTINGS = (
+    "negatives", "batch", "shuffle", "learning_rate", "adam", "l2", "l2_power", "patience", "accuracy_epochs",
+)  # fmt: skip
+VECTORS = ("softmax", "bpr", "mse")  # models that can be trained by epochs
 
 
 class TrainingDiverged(RuntimeError):
@@ -40,9 +55,24 @@ class TrainConfig:
         description="settings of the paper, or of its authors' released code; what you set yourself goes first",
     )
     k: int = Field(default=5, ge=1, description="length of a recommendation list")
-    dim: int = Field(default=32, ge=1, le=4096, description="length of a user's and an item's vector")
-    accuracy: Literal["bpr", "softmax", "mse"] = Field(
-        default="softmax", description="loss of the accuracy phase; bpr is the paper's"
+    dim: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="length of a user's and an item's vector; none: chosen, or 32 in training by epochs",
+    )
+    model: Literal["auto", "softmax", "ease", "ials", "bpr", "mse"] = Field(
+        default="auto",
+        description="what learns: the most accurate on validation (auto), or one kind with its settings chosen;"
+        " bpr, mse, and softmax where settings of epochs are given or method is divmf, are trained by epochs",
+    )
+    budget: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000_000,
+        description="how much work may go into the choice of a model, as the seconds it takes a thread (60s, 5m); none:"
+        " half a minute, more for more data",
+        json_schema_extra={"text": True},
     )
     method: Literal["market", "divmf"] = Field(
         default="market",
@@ -153,30 +183,80 @@ class TrainConfig:
         default="auto", description="where it is computed; auto: on a GPU if there is one"
     )
 
+    @field_validator("budget", mode="before")
+    @classmethod
+    def seconds_of(cls, given: object) -> object:
+        """Seconds from 60, "60", "60s", "5m" or "1h"."""
+        units = {"s": 1, "m": 60, "h": 3600}
+        if not isinstance(given, str):
+            return given
+        number, unit = (given[:-1], units[given[-1]]) if given[-1:] in units else (given, 1)
+        try:
+            return float(number) * unit
+        except ValueError:
+            raise ValueError(f"should be a time such as 60s, 5m or 1h, not {given!r}") from None
+
     @model_validator(mode="before")
     @classmethod
     def preset_fills_what_is_not_given(cls, given: ArgsKwargs) -> ArgsKwargs:
-        """Settings given by name win over the preset's."""
+        """Settings given by name win over the preset's; a model that is not named is one that suits them."""
         values = dict(given.kwargs or {})
         name = values.get("preset")
-        return ArgsKwargs(given.args, PRESETS.get(name, {}) | values) if isinstance(name, str) else given
+        values = PRESETS.get(name, {}) | values if isinstance(name, str) else values
+        by_epochs = any(values.get(setting) is not None for setting in EPOCH_SETTINGS)
+        if values.get("model") is None and (by_epochs or values.get("method") == "divmf"):
+            values["model"] = "softmax"
+        return ArgsKwargs(given.args, values)
 
     @model_validator(mode="after")
     def something_to_minimise(self) -> Self:
         """A diversity phase needs at least one of its regularizers."""
         if not (self.reg_cov or self.reg_skew) and self.diversity_epochs:
             raise ValueError("reg_cov and reg_skew are both off: nothing is left to train in the diversity phase")
-        if self.schedule != "sequential" and (self.method != "divmf" or self.accuracy == "softmax"):
+        if self.schedule != "sequential" and (self.method != "divmf" or self.model == "softmax"):
             raise ValueError(
-                f"the {self.schedule} schedule is the paper's; set accuracy to bpr or mse, and method to divmf"
+                f"the {self.schedule} schedule is the paper's; set model to bpr or mse, and method to divmf"
             )
         return self
+
+    @model_validator(mode="after")
+    def settings_of_the_model(self) -> Self:
+        """A model has the settings that are its own."""
+        if self.method == "divmf" and self.model not in VECTORS:
+            raise ValueError(
+                f"method divmf trains vectors; model {self.model} does not go with it: choose softmax or bpr"
+            )
+        if self.model in VECTORS:
+            return self
+        own = ("l2",) if self.model == "ease" else ()
+        described = self.__pydantic_fields__  # type: ignore[attr-defined]
+        for name in EPOCH_SETTINGS:
+            if name not in own and getattr(self, name) != described[name].default:
+                raise ValueError(
+                    f"{name} is a setting of models trained by epochs (softmax, bpr, mse); model {self.model} chooses"
+                    " its own: leave it out, or name one of them"
+                )
+        if self.dim is not None and self.model == "ease":
+            raise ValueError("dim is the length of vectors, and ease has none: leave it out, or choose ials or softmax")
+        return self
+
+    @property
+    def by_epochs(self) -> bool:
+        """Whether the model is trained by epochs, with the settings given; else its settings are chosen."""
+        given = (self.l2, self.learning_rate, self.accuracy_epochs)
+        softmax = self.method == "divmf" or any(value is not None for value in given)
+        return self.model in ("bpr", "mse") or (self.model == "softmax" and softmax)
+
+    @property
+    def n_dims(self) -> int:
+        """The length of vectors that are trained by epochs."""
+        return 32 if self.dim is None else self.dim
 
     @property
     def epochs(self) -> int:
         """Accuracy epochs at the most."""
         given = self.accuracy_epochs
-        return (40 if self.accuracy == "softmax" else 200) if given is None else given
+        return (40 if self.model == "softmax" else 200) if given is None else given
 
     @property
     def full_rate(self) -> int:
@@ -186,14 +266,26 @@ class TrainConfig:
     @property
     def decay(self) -> float:
         """L2 regularization of sampled losses and of the diversity phase."""
-        return 0.0001 if self.l2 is None or self.accuracy == "softmax" else self.l2
+        return 0.0001 if self.l2 is None or self.model == "softmax" else self.l2
 
     def rate(self, epoch: int) -> float:
         """Adam's step size in an accuracy epoch: constant; for softmax, then half a cosine down to zero."""
-        if self.accuracy == "softmax":
+        if self.model == "softmax":
             gone = max(0, epoch - 1 - self.full_rate) / max(1, self.epochs - self.full_rate)
             return (self.learning_rate or SOFTMAX_RATE) * (1 + math.cos(math.pi * gone)) / 2
         return self.learning_rate or 0.001
+
+
+def check_of_method(config: TrainConfig) -> None:
+    """Refuse settings of another method than the one chosen; those of a preset may stay."""
+    usual = TrainConfig(preset=config.preset)
+    for method, names in OF_METHOD.items():
+        changed = [name for name in names if getattr(config, name) != getattr(usual, name)]
+        if method != config.method and changed:
+            raise ValueError(
+                f"{changed[0]}={getattr(config, changed[0])!r} is a setting of method={method!r} and does nothing with"
+                f" method={config.method!r}; leave it out, or choose method={method!r}"
+            )
 
 
 def check(loss: float, phase: str) -> float:

@@ -25,7 +25,7 @@ def initial_model(n_users: int, n_items: int, config: TrainConfig) -> MF:
     """Random vectors of the configured length; with several processes, for the n_users of this one."""
     rng, place = epoch_rng(config.seed, "start", 0), comm.place(n_users)
     generator = torch.Generator().manual_seed(draw_key(rng))
-    model = MF.random(place.whole, n_items, config.dim, generator, slice(place.first, place.first + n_users))
+    model = MF.random(place.whole, n_items, config.n_dims, generator, slice(place.first, place.first + n_users))
     return model.to(device_of(config.device))
 
 
@@ -43,7 +43,7 @@ def optimisers_of(model: MF, config: TrainConfig) -> dict[str, torch.optim.Adam]
 
     Where a step touches the rows of its batch alone, their L2 comes with the batch (`divmf.models.steps`).
     """
-    exact = config.accuracy == "softmax"
+    exact = config.model == "softmax"
     decay = 0.0 if exact or touches_rows(model, config) else config.decay
     return {
         "accuracy": adam(model, config.rate(1), decay, 0.99 if exact else 0.999),
@@ -55,7 +55,7 @@ def accuracy_epoch(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Adam, rng: np.random.Generator
 ) -> float:
     """One pass over the interactions with sampled negatives, or one step of the full softmax; the mean loss."""
-    if config.accuracy == "softmax":
+    if config.model == "softmax":
         assert config.l2 is not None, "chosen before training"
         loss = softmax_gradient(model, train.matrix, config.l2, config.l2_power)
         optimiser.step()

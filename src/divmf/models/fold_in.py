@@ -10,12 +10,14 @@ What a user's part of the model is in training, it is here, exactly:
     softmax   n_u log Σ_i exp(u·v_i + b_i) − Σ_met (u·v_i + b_i) + ½ λ_u ‖u‖²: convex, by Newton's method with
               conjugate gradients, preconditioned by the curvature at the mean user
     bpr       Σ_met mean_j softplus(u·v_j − u·v_i) + ½ λ ‖u‖² over items j not met: convex, by Newton's method
+    mse       Σ_met (1 − u·v_i)² + negatives · n_u · mean_j (u·v_j)² + ½ λ ‖u‖²: least squares, one solve
 
 A history that is empty gives a zero vector: of the scores, the bias is left. A user's solution does not depend on the
 others beside, but for the last digits.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -41,11 +43,20 @@ class Fitted(Protocol):
 
     @property
     def name(self) -> str:
-        """ease, ials, softmax or bpr."""
+        """ease, ials, softmax, bpr or mse."""
 
     @property
     def settings(self) -> Mapping[str, float]:
-        """ials: alpha, l2; softmax: l2 and pairs, the mean interactions of a user in training; bpr: l2."""
+        """ials: alpha, l2; softmax: l2 and pairs, the mean interactions of a user in training; bpr, mse: by `decay`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A model with its name and settings, read from where they are kept."""
+
+    scorer: Scorer
+    name: str
+    settings: Mapping[str, float]
 
 
 def fold_in(model: Fitted, histories: sparse.csr_array, seed: int = 0) -> Scorer:
@@ -67,10 +78,27 @@ def fold_in(model: Fitted, histories: sparse.csr_array, seed: int = 0) -> Scorer
         l2 = settings["l2"] * ((counts + 1) / (settings["pairs"] + 1)) ** settings.get("l2_power", 0.5)
         users = softmax_vectors(items, scorer.bias, met, l2, scorer.users.mean(axis=0))
     elif name == "bpr":
-        users = pairwise_vectors(items, scorer.bias, met, settings["l2"], np.random.default_rng(seed))
+        l2 = decay(settings, np.diff(met.indptr)) / settings.get("negatives", 1)
+        users = pairwise_vectors(items, scorer.bias, met, l2, np.random.default_rng(seed))
+    elif name == "mse":
+        counts = np.diff(met.indptr)
+        users = squares_vectors(items, scorer.bias, met, decay(settings, counts), settings["negatives"] * counts)
     else:
-        raise ValueError(f"people cannot be folded into a model {name!r}; choose ease, ials, softmax or bpr")
+        raise ValueError(f"people cannot be folded into a model {name!r}; choose ease, ials, softmax, bpr or mse")
     return Factors(users, scorer.items_t, scorer.bias)
+
+
+def decay(settings: Mapping[str, float], counts: Array) -> Array:
+    """λ of each user beside the sum of the losses of an epoch: that of a step, times the steps that a user is part of.
+
+    l2      of a step
+    steps   that every user is part of, if L2 is added to all of them; else a user has part in one for each sample
+    each    samples of an item met that are in a step together
+    """
+    steps = settings.get("steps", 1)
+    return np.asarray(
+        settings["l2"] * (steps or counts * settings["negatives"] / settings["each"]) * np.ones(len(counts))
+    )
 
 
 def checked(histories: sparse.csr_array, n_items: int) -> sparse.csr_array:
@@ -195,10 +223,30 @@ def norm(a: Array) -> Array:
     return np.asarray(np.sqrt((a * a).sum(axis=1)))
 
 
-def pairwise_vectors(items: Array, bias: Array, met: sparse.csr_array, l2: float, rng: np.random.Generator) -> Array:
+def squares_vectors(items: Array, bias: Array, met: sparse.csr_array, l2: Array, unmet: Array) -> Array:
+    """The vectors of users under the squared error, given those of the items.
+
+    unmet (n_users,): what all items not met count together, each met counting 1
+    """
+    n_items, dim = items.shape
+    items, bias = items.astype(np.float64), bias.astype(np.float64)
+    every, pulled = items.T @ items, items.T @ bias
+    users = np.zeros((met.shape[0], dim), dtype=np.float32)
+    for user in range(met.shape[0]):
+        own = met.indices[met.indptr[user] : met.indptr[user + 1]]
+        weight = unmet[user] / max(1, n_items - len(own))
+        between = items[own].T @ items[own]
+        curvature = between + weight * (every - between) + 0.5 * l2[user] * np.eye(dim)
+        wanted = items[own].T @ (1 - bias[own]) - weight * (pulled - items[own].T @ bias[own])
+        users[user] = np.linalg.lstsq(curvature, wanted, rcond=None)[0]
+    return users
+
+
+def pairwise_vectors(items: Array, bias: Array, met: sparse.csr_array, l2: Array, rng: np.random.Generator) -> Array:
     """The vectors of users with such interactions under the pairwise loss of BPR, given those of the items.
 
-    Each item met is compared with the same NEGATIVES items that were not; l2: λ beside the sum over the items met.
+    Each item met is compared with the same NEGATIVES items that were not; l2 (n_users,): λ beside the sum over the
+    items met.
     """
     n_items, dim = items.shape
     order = rng.permutation(n_items)
@@ -207,7 +255,7 @@ def pairwise_vectors(items: Array, bias: Array, met: sparse.csr_array, l2: float
         own = met.indices[met.indptr[user] : met.indptr[user + 1]]
         others = order[~np.isin(order, own)][:NEGATIVES]
         if len(own) and len(others):
-            users[user] = pairwise_vector(items[own], bias[own], items[others], bias[others], l2)
+            users[user] = pairwise_vector(items[own], bias[own], items[others], bias[others], float(l2[user]))
     return users
 
 

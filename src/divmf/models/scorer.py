@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 from scipy import sparse
 
 from divmf.engine.arrays import Array
-from divmf.models.mf import MF
+
+if TYPE_CHECKING:  # torch is loaded where a model needs it
+    from divmf.models.mf import MF
 
 
 class Scorer(Protocol):
@@ -42,7 +43,7 @@ class Factors:
     bias: Array
 
     @classmethod
-    def of(cls, model: MF) -> "Factors":
+    def of(cls, model: "MF") -> "Factors":
         """The vectors and the bias of an MF."""
         users, items, bias = (tensor.detach().cpu().numpy() for tensor in (model.users, model.items, model.bias))
         return cls(np.ascontiguousarray(users, np.float32), np.ascontiguousarray(items.T, np.float32), bias)
@@ -76,8 +77,12 @@ class Factors:
         return np.asarray(self.users[users] @ self.items_t + self.bias)
 
     @property
-    def model(self) -> MF:
+    def model(self) -> "MF":
         """The same numbers as an MF."""
+        import torch
+
+        from divmf.models.mf import MF
+
         items = np.ascontiguousarray(self.items_t.T)
         return MF(*(torch.from_numpy(table) for table in (self.users, items, self.bias)))
 

@@ -33,7 +33,7 @@ def softmax(train: Interactions, start: Factors, l2: float, steps: int = STEPS, 
     """
     if not (np.isfinite(l2) and l2 > 0):
         raise ValueError(f"l2={l2} is not a λ that the softmax can use; choose a number above 0, such as 11")
-    config = TrainConfig(accuracy="softmax", dim=start.users.shape[1], l2=l2, l2_power=POWER, accuracy_epochs=steps,
+    config = TrainConfig(model="softmax", dim=start.users.shape[1], l2=l2, l2_power=POWER, accuracy_epochs=steps,
                          learning_rate=RATE, device="cpu")  # fmt: skip
     model = scaled(start, scale)
     optimiser = optimisers_of(model, config)["accuracy"]

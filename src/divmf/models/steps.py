@@ -55,7 +55,7 @@ def batch_shape(config: TrainConfig) -> tuple[int, int]:
 
     The squared error counts an item met once, however many are drawn for it, so its rows are pairs.
     """
-    each = config.negatives if config.shuffle == "pairs" or config.accuracy == "mse" else 1
+    each = config.negatives if config.shuffle == "pairs" or config.model == "mse" else 1
     return max(1, config.batch // each), each
 
 
@@ -86,7 +86,7 @@ def add_accuracy_gradient(model: MF, config: TrainConfig, samples: tuple[Array, 
 
         users, items, bias = (table.detach().numpy() for table in model.tensors().values())
         added: Any = np.zeros_like(users), np.zeros_like(items)
-        loss = add_gradients(config.accuracy == "bpr", users, items, bias, added, *samples)
+        loss = add_gradients(config.model == "bpr", users, items, bias, added, *samples)
         of_users, of_items = map(torch.from_numpy, added)
     else:
         chosen, met, unmet = (torch.from_numpy(part).to(model.users.device) for part in samples)
@@ -129,9 +129,9 @@ def batch_loss(model: MF, config: TrainConfig, users: Tensor, items: Tensor) -> 
     scores = torch.einsum("bd,bnd->bn", embedding(users, model.users), embedding(items, model.items))
     scores = scores + model.bias[items]
     met, unmet = scores[:, :1], scores[:, 1:]
-    if config.accuracy == "mse":  # the negative of a user who met everything is the positive itself: no negative
+    if config.model == "mse":  # the negative of a user who met everything is the positive itself: no negative
         unmet = unmet.masked_fill(items[:, 1:] == items[:, :1], 0.0)
-    return losses.ACCURACY_LOSSES[config.accuracy](met, unmet)
+    return losses.ACCURACY_LOSSES[config.model](met, unmet)
 
 
 def decay_touched(table: Tensor, rows: Tensor, l2: float) -> None:
@@ -150,7 +150,7 @@ def on_all_rows(
     tables, states = (users, items), [moments_of(table, optimiser) for table in (model.users, model.items)]
     moments: Any = tuple(state[name].numpy() for state in states for name in (MEAN, SQUARE))
     gradients, group = (np.zeros_like(users), np.zeros_like(items)), optimiser.param_groups[0]
-    how, is_bpr, bias = (group["lr"], group["weight_decay"]), config.accuracy == "bpr", model.bias.numpy()
+    how, is_bpr, bias = (group["lr"], group["weight_decay"]), config.model == "bpr", model.bias.numpy()
     done, total, alone = steps_done(model, optimiser), 0.0, comm.size() == 1
     for slab in batches_of(train, config, rng):
         if alone:
@@ -180,7 +180,7 @@ def on_touched_rows(
     train_slab = train_rows if comm.size() == 1 else train_shared_rows
     for slab in batches_of(train, config, rng):
         total += train_slab(
-            config.accuracy == "bpr", users, items, model.bias.numpy(), seen, left, done, step, rate, config.decay,
+            config.model == "bpr", users, items, model.bias.numpy(), seen, left, done, step, rate, config.decay,
             *room, *slab,
         )  # fmt: skip
         step += len(slab.bounds) - 1

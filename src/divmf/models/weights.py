@@ -105,7 +105,7 @@ class Sizes(NamedTuple):
 def read_tensors(path: Path, rows: Rows | None = None, sizes: Sizes | None = None) -> dict[str, Tensor]:
     """Read what `write_tensors` wrote, if it is numbers and fits the data; of tables of users, these rows alone."""
     if not path.exists():
-        raise ValueError(f"{path} is missing: the weights of this point were not kept; train again")
+        raise damaged(path, FileNotFoundError())
     found: dict[str, Tensor] = {}
     try:
         with safe_open(path, framework="pt") as file:

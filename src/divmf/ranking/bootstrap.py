@@ -11,7 +11,13 @@ NORMAL_95 = 1.96  # standard errors to each side of a 95% interval
 
 
 class Estimate(float):
-    """A number with its 95% interval, `low` to `high`; prints, computes and serialises as the number."""
+    """A number with its 95% interval, `low` to `high`; computes and serialises as the number.
+
+    >>> Estimate(0.25, 0.2, 0.3)
+    0.25 (0.2 to 0.3)
+    >>> print(Estimate(0.25, 0.2, 0.3))
+    0.25
+    """
 
     low: float
     high: float
@@ -21,6 +27,15 @@ class Estimate(float):
         estimate = super().__new__(cls, value)
         estimate.low, estimate.high = float(low), float(high)
         return estimate
+
+    def __repr__(self) -> str:
+        return f"{float(self):.4g} ({self.low:.4g} to {self.high:.4g})"
+
+    def __str__(self) -> str:
+        return str(float(self))
+
+    def _repr_html_(self) -> str:
+        return f"{float(self):.4g} <small>({self.low:.4g} to {self.high:.4g})</small>"
 
     def __getnewargs__(self) -> tuple[float, float, float]:  # type: ignore[override]
         return float(self), self.low, self.high

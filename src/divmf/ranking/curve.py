@@ -3,18 +3,23 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import polars as pl
 
+from divmf.data.display import html_table
 from divmf.ranking.metrics import METRICS
 
+if TYPE_CHECKING:
+    from divmf.reports.drawing import Drawing
+
 ACCURACY, DIVERSITY = "accuracy", "diversity"
+SHOWN_POINTS = 12  # rows of a curve in a notebook
 LARGEST_RHO = 1e9  # beyond it scores are lost in rounding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Point:
     """What one epoch, or one setting of a reranker's knob, gives.
 
@@ -37,12 +42,22 @@ class Point:
 
     @property
     def name(self) -> str:
-        """What people call it: MF, an epoch, a ρ, or the setting of a reranker's knob."""
+        """What people call it: the model, an epoch, a ρ, or the setting of a reranker's knob."""
         if self.phase == ACCURACY:
-            return "MF itself"
+            return "the model itself"
         if self.knob is None:
             return f"{self.phase} epoch {self.epoch}"
         return f"ρ = {self.knob:.4g}" if self.phase == DIVERSITY else f"knob {self.knob:g}"
+
+    def __repr__(self) -> str:
+        shown = ("ndcg", "coverage", "gini")
+        numbers = ", ".join(f"{name} {self.valid[name]:.4g}" for name in shown if name in self.valid)
+        return f"Point({self.name}; validation {numbers})"
+
+    def _repr_html_(self) -> str:
+        names = [name for name in METRICS if name in self.valid]
+        rows = [[METRICS[name].label, self.valid[name], self.test.get(name)] for name in names]
+        return html_table(self.name, ["", "validation", "test"], rows)
 
     def to_json(self) -> dict[str, Any]:
         """As the commands print it and the run folder keeps it; what is None is left out."""
@@ -85,6 +100,29 @@ class Curve:
         sizes = ", ".join(f"{sum(point.phase == phase for point in self.points)} {phase}" for phase in phases)
         return f"Curve({sizes or 'no points'})"
 
+    def _repr_html_(self) -> str:
+        if not self.points:
+            return html_table(repr(self), [], [])
+        points = self.operating
+        every = max(1, -(-len(points) // SHOWN_POINTS))
+        names = [name for name in ("ndcg", "coverage", "entropy", "gini") if name in self.base.valid]
+        rows = [
+            [point.name, *(point.valid.get(name) for name in names), *(point.test.get(name) for name in names)]
+            for number, point in enumerate(points)
+            if number % every == 0 or number == len(points) - 1
+        ]
+        header = [f"{part} {METRICS[name].label}" for part in ("valid", "test") for name in names]
+        return html_table(repr(self), ["point", *header], rows)
+
+    def chart(self, name: str = "this curve", k: int | None = None) -> "Drawing":
+        """The curve as a picture, which a notebook shows offline; its `save` writes .html, .png, .svg or .json.
+
+        name: of the method that made it; k: the length of its lists, for the title
+        """
+        from divmf.reports.drawing import draw_curve  # the one import upwards: a picture is asked of the curve itself
+
+        return draw_curve(self, name, k)
+
     def __len__(self) -> int:
         return len(self.points)
 
@@ -105,11 +143,22 @@ class Curve:
 
     @property
     def base(self) -> Point:
-        """The model before diversifying: the accuracy point with the highest validation nDCG, else the first point."""
+        """The model before diversifying: the accuracy point with the highest validation nDCG, else the first point.
+
+        With rules it is the point at ρ = 0: the model's lists where they keep the rules.
+        """
         if not self.points:
             raise ValueError("the curve has no points; train at least one epoch")
+        if ruled := [point for point in self.points if point.phase == DIVERSITY and point.knob == 0]:
+            return ruled[0]
         accuracy = [point for point in self.points if point.phase == ACCURACY]
         return max(accuracy, key=lambda point: point.of("valid", "ndcg")) if accuracy else self.points[0]
+
+    @property
+    def without_rules(self) -> Point:
+        """The model's own lists, whatever rules there are: the most accurate point of the accuracy phase."""
+        accuracy = [point for point in self.points if point.phase == ACCURACY]
+        return max(accuracy, key=lambda point: point.of("valid", "ndcg")) if accuracy else self.base
 
     @property
     def operating(self) -> tuple[Point, ...]:
@@ -239,7 +288,7 @@ class Curve:
     def of_epoch(self, epoch: int) -> Point:
         """The point of that epoch after the accuracy phase; 0 is the model before diversifying."""
         base, *later = self.operating
-        if epoch == 0:
+        if epoch == 0 or (base.phase == DIVERSITY and base.epoch == epoch):
             return base
         for point in later:
             if point.epoch == epoch:

@@ -9,10 +9,14 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
+from divmf.data.display import html_table
+from divmf.data.filters import Blocked, request_filter
 from divmf.data.ids import as_ids, id_table, numbers_of, same_ids
 from divmf.data.interactions import Interactions
 from divmf.data.tables import find_column, read_table, to_polars
 from divmf.engine.arrays import Array
+from divmf.engine.files import naming
+from divmf.kernels.counts import mark
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,17 +39,18 @@ class TopK:
         self.scores.flags.writeable = False
 
     @classmethod
-    def from_frame(cls, frame: Any, catalog: Any = None) -> Self:
+    def from_frame(cls, frame: Any, catalog: Any = None, user: str | None = None, item: str | None = None) -> Self:
         """From a frame `user_id, item_id` and `score` and/or `rank`, as any library writes it.
 
         catalog: the ids of all items there are (a sequence, a series, or a frame with an item column); without
-        it, the items that appear are taken for the catalogue, which makes coverage look better than it is.
+        it, the items that appear are taken for the catalog, which makes coverage look better than it is.
+        user, item: the names of the columns, if they are not usual ones
         """
         table = to_polars(frame)
         if table.is_empty():
             raise ValueError("there are no rows: lists need at least one")
-        users = as_ids(table[find_column(table, "user")], "user_id")
-        items = as_ids(table[find_column(table, "item")], "item_id")
+        users = as_ids(table[find_column(table, "user", user)], "user_id")
+        items = as_ids(table[find_column(table, "item", item)], "item_id")
         rank, score = (find_column(table, role, required=False) for role in ("rank", "score"))
         if rank is None and score is None:
             raise ValueError(f"lists need a column 'score' or 'rank' to order them; the columns are {table.columns}")
@@ -128,18 +133,20 @@ class TopK:
         return cls(*found, seen.user_ids, seen.item_ids)
 
     @classmethod
-    def read(cls, path: str | Path, catalog: Any = None) -> Self:
-        """Read lists from a CSV, TSV, parquet or JSON-lines file."""
-        try:
-            return cls.from_frame(read_table(path), catalog)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
+    def read(cls, path: str | Path, catalog: Any = None, user: str | None = None, item: str | None = None) -> Self:
+        """Read lists from a CSV, TSV, parquet or JSON-lines file; the arguments are those of `from_frame`."""
+        with naming(path):
+            return cls.from_frame(read_table(path), catalog, user, item)
 
     def __len__(self) -> int:
         return len(self.items)
 
     def __repr__(self) -> str:
-        return f"TopK({len(self):,} lists of {self.width}, catalogue of {self.n_items:,} items)"
+        return f"TopK({len(self):,} lists of {self.width}, catalog of {self.n_items:,} items)"
+
+    def _repr_html_(self) -> str:
+        first = replace(self, items=self.items[:3].copy(), scores=self.scores[:3].copy(), user_ids=self.user_ids[:3])
+        return html_table(repr(self), first.frame.columns, first.frame.head(10).cast(pl.String).rows())
 
     @property
     def width(self) -> int:
@@ -177,6 +184,22 @@ class TopK:
     def head(self, k: int) -> Self:
         """The first k of each list."""
         return replace(self, items=self.items[:, :k].copy(), scores=self.scores[:, :k].copy())
+
+    def filtered(self, exclude: Any = None, items: Any = None) -> Self:
+        """The same lists without some items, or with some alone; what follows moves up. See `Recommender.lists`."""
+        blocked = request_filter(self.item_ids, self.user_ids, exclude, items)
+        return self if blocked is None else self.without(blocked)
+
+    def without(self, blocked: Blocked) -> Self:
+        """The same lists without what is blocked; what follows moves up."""
+        out = blocked.items[np.maximum(self.items, 0)] | (self.items < 0)
+        if blocked.pairs is not None:
+            found = np.zeros(self.items.shape, dtype=np.bool_)
+            mark(self.items, blocked.pairs.indptr, blocked.pairs.indices, found)
+            out |= found
+        order = np.argsort(out, axis=1, kind="stable")
+        items, scores = np.where(out, -1, self.items), np.where(out, -np.inf, self.scores).astype(np.float32)
+        return replace(self, items=np.take_along_axis(items, order, 1), scores=np.take_along_axis(scores, order, 1))
 
     def aligned(self, user_ids: pl.Series, item_ids: pl.Series) -> Self:
         """The same lists with rows and item numbers of other id tables; users without a list get an empty one."""

@@ -66,10 +66,15 @@ def coverage(counts: Array) -> float:
     return float(np.count_nonzero(counts) / max(1, len(counts)))
 
 
+def coverage_ceiling(slots: int, n_items: int) -> float:
+    """The highest coverage that so many slots allow: min(1, slots / |I|)."""
+    return min(1.0, slots / max(1, n_items))
+
+
 def entropy(counts: Array) -> float:
     """Entropy, Sec. 2.2: −Σ_i p(i) log p(i) in nats, with p(i) the share of the places item i has; 0 of no places."""
     listed = counts[counts > 0]
-    p = listed / max(1, listed.sum())
+    p = listed / (listed.sum() or 1)
     return max(0.0, float(-(p * np.log(p)).sum()))
 
 
@@ -78,11 +83,11 @@ def gini(counts: Array) -> float:
 
     Ours: 0 for a catalogue of one item; otherwise the worst value, 1, when nothing is recommended.
     """
-    n_items, total = len(counts), int(counts.sum())
-    if n_items == 1 or total == 0:
+    n_items, total = len(counts), counts.sum()
+    if n_items == 1 or not total:
         return float(n_items > 1)
     steps = 2 * np.arange(1, n_items + 1) - n_items - 1  # (n_items,)
-    return float(steps @ np.sort(counts)) / (total * (n_items - 1))
+    return float(steps @ np.sort(counts)) / (float(total) * (n_items - 1))
 
 
 def head_share(counts: Array, ranking: Array) -> float:
@@ -300,7 +305,7 @@ def on_split(lists: TopK, split: Split, part: str) -> tuple[TopK, sparse.csr_arr
 def with_intervals(tally: Tally, minus: Tally | None, resamples: int, seed: int) -> dict[str, Estimate]:
     """The metrics of a tally, or their differences from another's, with the intervals of `estimate`."""
     if resamples < 2:
-        raise ValueError(f"resamples={resamples} gives no standard error; choose 2 or more, or use measure()")
+        raise ValueError(f"resamples={resamples} gives no standard error; choose 2 or more")
 
     def measures(weights: Array) -> Measures:
         values = tally.measures(weights)

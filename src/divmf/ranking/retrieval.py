@@ -1,16 +1,17 @@
 """The k best unseen items of every user by a model of vectors, without the dense matrix of scores."""
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-import torch
 from scipy import sparse
-from torch import Tensor
 
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.ranking.select import fill_seen, top
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Found = list[tuple[Array, Array]]  # items and scores, (rows, k) each
 
@@ -19,19 +20,19 @@ class DotProduct(Protocol):
     """What scores by dot products: a vector for each user and item, and what each item has beside it."""
 
     @property
-    def users(self) -> Tensor: ...  # noqa: D102
+    def users(self) -> "Tensor": ...  # noqa: D102
     @property
-    def items(self) -> Tensor: ...  # noqa: D102
+    def items(self) -> "Tensor": ...  # noqa: D102
     @property
-    def bias(self) -> Tensor: ...  # noqa: D102
+    def bias(self) -> "Tensor": ...  # noqa: D102
 
 
 class Vectors(NamedTuple):
     """Vectors of a model trained elsewhere."""
 
-    users: Tensor
-    items: Tensor
-    bias: Tensor
+    users: "Tensor"
+    items: "Tensor"
+    bias: "Tensor"
 
 
 # a block of scores is made, read and forgotten: about the second-level caches of a few cores
@@ -51,16 +52,18 @@ def recommend(model: DotProduct, seen: sparse.csr_array, k: int, rows: Array | N
     return items, scores
 
 
-@torch.no_grad()
 def recommend_each(
     model: DotProduct, seen: list[sparse.csr_array], k: int, rows: Array | None = None
 ) -> list[tuple[Array, Array]]:
     """As `recommend`, once for each matrix of seen items, scoring only once; each must hold all of the one before."""
     rows = np.arange(len(model.users)) if rows is None else rows
+    import torch
+
     on_cpu = model.users.device.type == "cpu" and model.users.dtype == torch.float32
     shape = (len(rows), k)
     results = [(np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.float32)) for _ in seen]
-    (top_by_kernel if on_cpu else top_by_blocks)(model, seen, rows, results)
+    with torch.no_grad():
+        (top_by_kernel if on_cpu else top_by_blocks)(model, seen, rows, results)
     return results
 
 
@@ -68,6 +71,8 @@ def top_by_blocks(
     model: DotProduct, seen: list[sparse.csr_array], rows: Array, results: list[tuple[Array, Array]]
 ) -> None:
     """Fill the lists of some users, on any device."""
+    import torch
+
     for block in blocks(len(rows), len(model.items)):
         chosen = rows[block]
         vectors = model.users[torch.tensor(chosen, device=model.users.device)]

@@ -28,6 +28,7 @@ def loss_table(answer: Answer, metric: str, names: Sequence[str]) -> Table:
         ["method", "MF", *(f"at {percent(loss, 0)} loss" for loss in answer.question.losses)],
         [[name, number(before), *cells] for name, *cells in zip(names, *columns, strict=True)],
         f"{METRICS[metric].label} on test at the same loss of nDCG ({better} is better).",
+        fold=f"{METRICS[metric].label} at each loss",
     )
 
 
@@ -71,7 +72,7 @@ def q2_tables(answer: Answer) -> list[Table]:
     ]
     rows += [[name, *cells] for name, *cells in zip(answer.question.runs, *columns, strict=True)]
     header = ["", *(METRICS[metric].label for metric in DIVERSITY)]
-    return [Table(header, rows, f"On test at {loss:.0%} nDCG loss.")]
+    return [Table(header, rows, f"On test at {loss:.0%} nDCG loss.", fold="The metrics in numbers")]
 
 
 def changes(answer: Answer) -> dict[str, dict[str, Estimate]]:
@@ -108,7 +109,7 @@ def points_table(points: dict[str, list[Point]], caption: str) -> Table:
         [name, *(in_range(over_seeds([point.test[metric] for point in found]), metric) for metric in SHOWN)]
         for name, found in points.items()
     ]
-    return Table(["", *(METRICS[metric].label for metric in SHOWN)], rows, caption)
+    return Table(["", *(METRICS[metric].label for metric in SHOWN)], rows, caption, fold="The metrics in numbers")
 
 
 def q4_tables(answer: Answer) -> list[Table]:
@@ -126,7 +127,7 @@ def q5_tables(answer: Answer) -> list[Table]:
         rows.append([f"seed\N{NO-BREAK SPACE}{seed}", *(found or [None] * 6)])
     header = ["", "epochs, whole", "epochs, mini", "seconds, whole", "seconds, mini", "nDCG, whole", "nDCG, mini"]
     caption = f"To the entropy that the whole matrix has at {EQUAL_LOSS:.0%} nDCG loss; nDCG on test."
-    return [loss_table(answer, "entropy", names), Table(header, rows, caption)]
+    return [loss_table(answer, "entropy", names), Table(header, rows, caption, fold="Epochs and seconds")]
 
 
 def epochs_of(answer: Answer) -> dict[str, list[tuple[int, Point]]]:

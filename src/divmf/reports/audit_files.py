@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from divmf.ranking.slots import exposure_by_slots
 from divmf.reports.findings import Findings
 from divmf.reports.rows import shares_by_tenth
 
@@ -43,6 +44,7 @@ def document_of(found: Findings) -> dict[str, Any]:
     subject, own = found.subject, found.subject.own
     document: dict[str, Any] = {
         "k": subject.k, "users": len(subject.lists), "catalog": subject.lists.n_items,
+        "coverage_ceiling": subject.ceiling, "slots": exposure_by_slots(subject.shown, subject.k),
         **{name: float(value) for name, value in own.items() if name != "kept"},
         "never_shown": len(found.never), "tenths": tenths(found, subject.shown.counts),
         "popularity_from": found.popularity_is,
@@ -63,5 +65,5 @@ def document_of(found: Findings) -> dict[str, Any]:
 
 
 def tenths(found: Findings, counts: Any) -> list[float]:
-    """The share of the places of each tenth of the catalogue, the most popular first."""
+    """The share of the slots of each tenth of the catalog, the most popular first."""
     return [float(share) for share in shares_by_tenth(counts, found.subject.popularity)]

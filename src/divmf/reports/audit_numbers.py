@@ -1,14 +1,13 @@
 """What any recommender's lists do to a catalogue, and what each reranker would change.
 
 The first k of each list are what was shown; what follows are candidates, from which the rerankers choose. How strong a
-reranker is set is decided without any held-out item, by how many of the shown places it replaces; so where there is a
-test, what it says of the accuracy was not chosen by.
+reranker is set is decided without any held-out item, by how many of the shown slots it replaces, so a test set plays no
+part in the choice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from math import ceil, log2
 from time import perf_counter
 from typing import Any
@@ -22,7 +21,7 @@ from divmf.kernels.counts import mark
 from divmf.ranking.bootstrap import mean_estimates
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK, popularity_of
-from divmf.ranking.metrics import Estimate, Measures, measure, tallies
+from divmf.ranking.metrics import Estimate, Measures, coverage_ceiling, measure, tallies
 from divmf.rerank import METHODS, Method
 from divmf.rerank.candidates import in_order
 from divmf.rerank.sweep import grid_place, knob_between
@@ -105,6 +104,11 @@ class Subject:
         )
         return {name: value for name, value in found.items() if name not in unknown} | {"kept": kept(lists, self.shown)}
 
+    @property
+    def ceiling(self) -> float:
+        """The highest coverage that lists of these lengths can have."""
+        return coverage_ceiling(int(self.shown.lengths.sum()), self.lists.n_items)
+
     @cached_property
     def own(self) -> Measures:
         """The measures of what was shown."""
@@ -177,8 +181,8 @@ def trials(
 
 def ready(method: Method, subject: Subject, seed: int) -> tuple[Mapping[str, Any], float] | LeftOut:
     """The settings with which a method can run here, and the seconds one run on all lists is expected to take."""
-    if method.extra == "flow" and not find_spec("ortools"):
-        return LeftOut(method.name, "it needs `pip install 'divmf[flow]'`")
+    if method.missing:
+        return LeftOut(method.name, method.missing)
     if method.needs_train and subject.train is None:
         return LeftOut(method.name, "it needs the training interactions; give them with --train")
     value = method.grid[len(method.grid) // 2]

@@ -8,7 +8,7 @@ import altair as alt
 from divmf.engine.arrays import Array
 from divmf.ranking.curve import ACCURACY, Curve, Point, sign_of
 from divmf.ranking.metrics import METRICS
-from divmf.reports.colours import AXIS, DASHES, GREY, INK, LABEL, LINE, PALETTE, PANEL, colours, line_of, shapes
+from divmf.reports.colours import AXIS, GREY, HIGHLIGHTED, INK, LABEL, LINE, PALETTE, PANEL, colours, shapes
 from divmf.reports.rows import (
     curve_rows,
     extent,
@@ -43,9 +43,10 @@ THEME: Mapping[str, Any] = {
 }  # fmt: skip
 
 MEANINGS = {
-    "coverage": "share of the catalogue shown", "entropy": "right is more even", "gini": "right is more even",
+    "coverage": "share of the catalog shown", "entropy": "right is more even", "gini": "right is more even",
 }  # fmt: skip
-OTHER_TITLES = {"kept": "share of the places kept"}
+OTHER_TITLES = {"kept": "share of the slots kept"}
+NOTHING_CHOSEN = "!length(data('method_store'))"  # no method was clicked in the legend
 TENTHS = ("1 most popular", *(str(tenth) for tenth in range(2, 10)), "10 least popular")
 DOTS = 50  # points of a Lorenz curve that answer to the pointer
 
@@ -56,18 +57,21 @@ def curve_chart(
     part: str = "test",
     picked: Point | None = None,
     k: int | None = None,
-    base: str = "MF",
+    base: str = "model",
     accuracy: str = "ndcg",
+    ceiling: float | None = None,
 ) -> alt.ConcatChart:
     """nDCG against each diversity metric, a panel each: up and right is better everywhere, as in the paper's Figure 3.
 
-    One colour and shape a method, its operating points joined in order; the diamond is what they start from (its
-    name: `base`), the ring the picked point. A metric that is better low (Gini) is drawn negative. The first curve
-    is shown whole, the others down to half of the base's nDCG. A click on the legend leaves one method.
-    accuracy: what stands for nDCG where nothing was held out, such as "kept", the share of the places kept.
+    The first five methods have a colour and a shape each, the rest are grey; a method's operating points are joined in
+    order; the diamond is what they start from (its name: `base`), the ring the picked point. A metric that is better
+    low (Gini) is drawn negative. The first curve is shown whole, the others down to half of the base's nDCG. A click
+    on the legend leaves one method, also a grey one.
+    accuracy: what stands for nDCG where nothing was held out, such as "kept", the share of the slots kept.
+    ceiling: the highest coverage these lists can have, drawn as a dashed line.
     """
     rows = [
-        row | {"line": line_of(place)}
+        row | {"rest": place >= HIGHLIGHTED}
         for place, (name, curve) in enumerate(curves.items())
         for row in curve_rows(name, curve, metrics, part, accuracy)
     ]
@@ -83,16 +87,18 @@ def curve_chart(
     tooltip += metric_tooltips([name for name in METRICS if name in rows[0]], k)
     size, panels = dot_size(max(map(len, curves.values()))), []
     for metric in metrics:
-        least, most = extent(shown, field := f"x_{metric}")
+        least, most = extent(shown, field := f"x_{metric}", ceiling if metric == "coverage" else None)
         x = alt.X(f"{field}:Q", title=x_title(metric), scale=fixed([least, most]), axis=alt.Axis(tickCount=5))
         placed = alt.Chart().encode(x, y)
         marks = curve_marks(placed, list(curves), tooltip, chosen, size)
         names = point_names(placed, f"datum.{field} > {least + 0.7 * (most - least)}")
-        panels.append(alt.layer(*marks, *names, width=250, height=250))
+        limit = ceiling_marks(ceiling) if metric == "coverage" and ceiling is not None else []
+        # the first layer carries the selection, which the legend steers only where that layer has a colour
+        panels.append(alt.layer(*marks, *limit, *names, width=250, height=250))
     return alt.concat(
         panels[0].add_params(chosen),
         *panels[1:],
-        data=alt.InlineData(values=rows),
+        data=alt.InlineData(values=sorted(rows, key=lambda row: not row.get("rest"))),  # what comes first lies below
         columns=len(metrics),
         description=f"{title_of(accuracy, k)} against {', '.join(metrics)} for {', '.join(curves)}",
     )
@@ -104,16 +110,35 @@ def curve_marks(
     """The marks of one panel of `curve_chart`: lines, points, the base and the picked point."""
     colour = alt.Color("method:N", scale=alt.Scale(domain=names, range=colours(names)))
     shape = alt.Shape("method:N", scale=alt.Scale(domain=names, range=shapes(names)))
-    dash = alt.StrokeDash("line:O", scale=alt.Scale(domain=[*range(len(DASHES))], range=DASHES), legend=None)
-    opacity = alt.condition(chosen, alt.value(0.9), alt.value(0.06))
+    opacity = (
+        alt.when(chosen, empty=False)
+        .then(alt.value(1))
+        .when(f"{NOTHING_CHOSEN} && datum.rest")
+        .then(alt.value(0.55))
+        .when(NOTHING_CHOSEN)
+        .then(alt.value(0.95))
+        .otherwise(alt.value(0.06))
+    )
     curves = placed.transform_filter("datum.role !== 'picked'").encode(colour, opacity=opacity)
     base = placed.transform_filter("datum.role === 'base'").encode(tooltip=tooltip)
     picked = placed.transform_filter("datum.role === 'picked'").encode(tooltip=tooltip)
     return [
-        curves.mark_line(strokeWidth=1.6, clip=True).encode(dash, alt.Order("step:Q")),
+        curves.mark_line(strokeWidth=1.6, clip=True).encode(alt.Order("step:Q")),
         curves.mark_point(filled=True, size=size, clip=True).encode(shape, tooltip=tooltip),
         base.mark_point(shape="diamond", filled=True, size=150, color=INK[0], opacity=1),
         picked.mark_point(shape="circle", size=240, strokeWidth=2.2, color=INK[0], opacity=1),
+    ]
+
+
+def ceiling_marks(ceiling: float) -> list[alt.Chart]:
+    """The line that no lists can pass, and its name: there are not more slots than that."""
+    row = {"ceiling": short(ceiling), "name": "most possible"}
+    placed = alt.Chart(alt.InlineData(values=[row])).encode(alt.X("ceiling:Q"))
+    return [
+        placed.mark_rule(strokeDash=[5, 4], color=AXIS[0], strokeWidth=1.2),
+        placed.mark_text(align="right", dx=-4, dy=-3, baseline="bottom", color=LABEL[0]).encode(
+            y=alt.value("height"), text="name:N"
+        ),
     ]
 
 
@@ -165,25 +190,25 @@ def training_chart(
 
 
 def lorenz_chart(counts: Mapping[str, Array]) -> Layers:
-    """Lorenz curves of the items' exposure: the share of the places that the least shown items hold together.
+    """Lorenz curves of the items' exposure: the share of the slots that the least shown items hold together.
 
-    counts: for some lists, in how many of them each item of the catalogue stands (`TopK.counts`).
+    counts: for some lists, in how many of them each item of the catalog stands (`TopK.counts`).
     """
     rows = []
     for name, held in counts.items():
-        items, places = lorenz(held)
+        items, slots = lorenz(held)
         every = max(1, len(items) // DOTS)
         rows += [
-            {"lists": name, "items": short(x), "places": short(y), "dot": number % every == 0}
-            for number, (x, y) in enumerate(zip(items, places, strict=True))
+            {"lists": name, "items": short(x), "slots": short(y), "dot": number % every == 0}
+            for number, (x, y) in enumerate(zip(items, slots, strict=True))
         ]
     chosen = alt.selection_point(fields=["lists"], bind="legend", name="lists")
     near = alt.selection_point(on="pointerover", clear="pointerout", empty=False, name="near")
     percent = alt.Axis(format="%", tickCount=5)
     x = alt.X("items:Q", title="share of the items, least shown first", axis=percent, scale=fixed([0, 1]))
-    y = alt.Y("places:Q", title="share of the recommended places", axis=percent, scale=fixed([0, 1]))
-    tooltip = [alt.Tooltip("lists:N"), alt.Tooltip("items:Q", format=".1%"), alt.Tooltip("places:Q", format=".2%")]
-    even = alt.Chart(alt.InlineData(values=[{"items": 0, "places": 0}, {"items": 1, "places": 1}]))
+    y = alt.Y("slots:Q", title="share of the slots", axis=percent, scale=fixed([0, 1]))
+    tooltip = [alt.Tooltip("lists:N"), alt.Tooltip("items:Q", format=".1%"), alt.Tooltip("slots:Q", format=".2%")]
+    even = alt.Chart(alt.InlineData(values=[{"items": 0, "slots": 0}, {"items": 1, "slots": 1}]))
     lines = alt.Chart(alt.InlineData(values=rows)).encode(x, y, colour_of_lists(list(counts)))
     return alt.layer(
         even.mark_line(strokeDash=[5, 4], color=AXIS[0], strokeWidth=1.2).encode(x, y),
@@ -199,7 +224,7 @@ def lorenz_chart(counts: Mapping[str, Array]) -> Layers:
 
 
 def exposure_chart(counts: Mapping[str, Array], popularity: Array) -> Layers:
-    """The share of the recommended places that each tenth of the catalogue holds, most popular tenth first.
+    """The share of the slots that each tenth of the catalog holds, most popular tenth first.
 
     counts as in `lorenz_chart`; popularity: interactions in train.  (n_items,) all
     """
@@ -211,8 +236,8 @@ def exposure_chart(counts: Mapping[str, Array], popularity: Array) -> Layers:
     chosen = alt.selection_point(fields=["lists"], bind="legend", name="lists")
     # the words stand under the first and the last number, so that labels stay upright on a phone
     labels = alt.Axis(labelAngle=0, labelOverlap=False, grid=False, labelExpr="split(datum.value, ' ')")
-    x = alt.X("tenth:N", sort=TENTHS, title="tenth of the catalogue, by popularity", axis=labels)
-    y = alt.Y("share:Q", title="share of the recommended places", axis=alt.Axis(format="%", tickCount=6))
+    x = alt.X("tenth:N", sort=TENTHS, title="tenth of the catalog, by popularity", axis=labels)
+    y = alt.Y("share:Q", title="share of the slots", axis=alt.Axis(format="%", tickCount=6))
     tooltip = [alt.Tooltip("lists:N"), alt.Tooltip("tenth:N"), alt.Tooltip("share:Q", format=".2%")]
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar(cornerRadiusEnd=2)
     even = alt.Chart(alt.InlineData(values=[{"share": 0.1}]))
@@ -223,7 +248,7 @@ def exposure_chart(counts: Mapping[str, Array], popularity: Array) -> Layers:
         even.mark_rule(strokeDash=[5, 4], color=AXIS[0], strokeWidth=1.2).encode(y),
         width=680,
         height=280,
-        description="Share of the recommended places by popularity of the items",
+        description="Share of the slots by popularity of the items",
     )
 
 

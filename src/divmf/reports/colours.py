@@ -8,36 +8,28 @@ AXIS = ("#8a9099", "#7d838b")
 LINE = ("#e4e3de", "#2f3338")
 PANEL = ("#fffffe", "#1b1e22")  # not quite white, so that only what is meant to vanish does
 GREY = ("#7b828b", "#a6adb6")
+REST = ("#b4b9bf", "#59606a")  # what is drawn behind the highlighted lines
 PALETTE = (
     ("#0072b2", "#5ab0ec"),
     ("#d55e00", "#ff8f4a"),
     ("#009e73", "#35c99d"),
     ("#b0578d", "#e39cc4"),
     ("#b58900", "#f0c14b"),
-    ("#4b4fb8", "#a5a8ff"),
-    ("#7a4b21", "#cfa37a"),
 )
-PAIRS = (INK, LABEL, AXIS, LINE, PANEL, GREY, *PALETTE)
+PAIRS = (INK, LABEL, AXIS, LINE, PANEL, GREY, REST, *PALETTE)
 SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down")
-DASHES = ([1.0, 0.0], [5.0, 3.0], [1.5, 2.5])
+HIGHLIGHTED = len(PALETTE)  # lines of a chart that have a colour: more are not told apart
 
-
-BASES = ("MF", "shown now")  # what others are compared with
+BASES = ("model", "MF", "shown now")  # what others are compared with
 
 
 def colours(names: Sequence[str]) -> list[str]:
-    """A colour a name: grey for what others are compared with; the first colour for the first of those only."""
-    first, *rest = (light for light, _ in PALETTE)
+    """A colour a name for the first few, one light grey for the rest, a dark grey for what others are compared with."""
     others = [name for name in names if name not in BASES]
-    turn = {name: rest[(place - 1) % len(rest)] if place else first for place, name in enumerate(others)}
-    return [turn.get(name, GREY[0]) for name in names]
+    turn = {name: light for name, (light, _) in zip(others, PALETTE, strict=False)}
+    return [GREY[0] if name in BASES else turn.get(name, REST[0]) for name in names]
 
 
 def shapes(names: Sequence[str]) -> list[str]:
-    """A shape a name: with the colour, 31 methods are told apart."""
+    """A shape a name: with the colour, the highlighted methods are told apart twice."""
     return [SHAPES[place % len(SHAPES)] for place in range(len(names))]
-
-
-def line_of(place: int) -> int:
-    """Which of DASHES the method at this place has: another one each time the colours start again."""
-    return (max(0, place - 1) // (len(PALETTE) - 1)) % len(DASHES)

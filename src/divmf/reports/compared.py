@@ -6,6 +6,7 @@ from typing import Any
 
 from divmf.data.split import Split
 from divmf.ranking.curve import Curve, Point, sign_of
+from divmf.ranking.metrics import coverage_ceiling
 from divmf.reports.section import Table
 
 USUAL_LOSS = 0.05
@@ -46,6 +47,11 @@ class Comparison:
         return f"nDCG@{self.k}"
 
     @property
+    def ceiling(self) -> float:
+        """The highest coverage that lists of k can have."""
+        return coverage_ceiling(self.split.n_users * self.k, self.split.n_items)
+
+    @property
     def base(self) -> Point:
         """The model before diversifying."""
         return next(iter(self.curves.values())).base
@@ -63,7 +69,12 @@ class Comparison:
         return max(self.curves, key=lambda name: sign_of(metric) * self.point(name, loss, metric).valid[metric])
 
     def as_good(self, loss: float) -> list[str]:
-        """The other methods whose test Gini interval meets that of the choice."""
+        """The other methods whose test Gini is lower than that of the choice, or whose interval overlaps its."""
         chosen = self.choice(loss)
         end = self.row(chosen, loss)["gini_high"]
         return [name for name in self.curves if name != chosen and self.row(name, loss)["gini_low"] <= end]
+
+    def most_even(self, loss: float) -> str:
+        """The method with the lowest Gini on test; of equals, the choice."""
+        chosen = self.choice(loss)
+        return min([chosen, *self.curves], key=lambda name: float(self.row(name, loss)["gini"]))

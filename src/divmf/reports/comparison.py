@@ -33,8 +33,8 @@ def sections(story: Comparison, chart: Any) -> list[Section]:
         answer(story),
         question(story),
         curves(story, chart),
-        at_losses(story),
         choosing(story),
+        at_losses(story),
         *([people(story)] if story.examples else []),
         measured(story),
         next_steps(story),
@@ -46,24 +46,44 @@ def answer(story: Comparison) -> Section:
     loss, chosen = story.usual, story.choice(story.usual)
     row, base = story.row(chosen, story.usual), story.base.test
     first = Markup("<strong>{}</strong>").format(
-        f"Where {percent(loss, 0)} of the accuracy may be given up, choose {chosen}: it takes the Gini index from"
-        f" {base['gini']:.2f} to {row['gini']:.2f}, the most even of the {len(story.curves)} methods compared."
+        f"If {percent(loss, 0)} of the accuracy may be given up, choose {chosen}: on test it takes the Gini index from"
+        f" {base['gini']:.2f} to {row['gini']:.2f}, {standing(story, loss)}."
         if improves(story, chosen, loss)
-        else f"Where {percent(loss, 0)} of the accuracy may be given up, no method makes the lists more even: keep the"
+        else f"If {percent(loss, 0)} of the accuracy may be given up, no method makes the lists more even: keep the"
         " model as it is, or allow more."
     )
+    if not improves(story, chosen, loss):
+        return Section("In short", [first])
     cards = [
         (f"{base['gini']:.2f} → {row['gini']:.2f}", "Gini index on test: 0 shows all items alike, 1 one item only"),
-        (f"{base['coverage']:.0%} → {row['coverage']:.0%}", "of the catalogue is shown to someone"),
+        (
+            f"{base['coverage']:.0%} → {row['coverage']:.0%}",
+            f"of the catalog is shown to someone; {story.ceiling:.0%} is possible",
+        ),
         (relative(row["ndcg_change"]), f"{story.ndcg} on test ({interval(row)})"),
-        (duration(row["seconds"]), "to make everybody’s lists, or the run’s diversity phase"),
+        (duration(row["seconds"]), "to make everybody’s lists; of the run’s own method, its whole curve"),
     ]
     return Section("In short", [first, reason(story, loss)], cards)
 
 
 def improves(story: Comparison, method: str, loss: float) -> bool:
-    """Whether a method's choice at a loss is more even than the model, on validation."""
-    return story.point(method, loss).valid["gini"] < story.base.valid["gini"]
+    """Whether a method's choice at a loss is more even than the model, on validation and on test."""
+    return (
+        story.point(method, loss).valid["gini"] < story.base.valid["gini"]
+        and story.row(method, loss)["gini"] < story.base.test["gini"]
+    )
+
+
+def standing(story: Comparison, loss: float) -> str:
+    """Where the choice, made on validation, stands among all methods on the test."""
+    best, chosen = story.most_even(loss), story.choice(loss)
+    if best == chosen:
+        return f"the lowest of the {len(story.curves)} methods compared"
+    level = "within its interval" if best in story.as_good(loss) else "lower"
+    return (
+        f"the lowest of the {len(story.curves)} methods on validation, by which it was chosen; on test {best} has"
+        f" {story.row(best, loss)['gini']:.2f}, {level}"
+    )
 
 
 def reason(story: Comparison, loss: float) -> str:
@@ -73,18 +93,12 @@ def reason(story: Comparison, loss: float) -> str:
     if row["ndcg_change"] < -loss:
         text += f" There it cost {percent(-row['ndcg_change'])}, more than the {percent(loss, 0)} of validation."
     widest = story.choice(loss, "coverage")
-    if widest != chosen:
-        text += (
-            f" For coverage alone, {widest} goes further: {story.row(widest, loss)['coverage']:.0%} of the catalogue."
-        )
+    if story.row(widest, loss)["coverage"] > row["coverage"]:
+        text += f" For coverage alone, {widest} goes further: {story.row(widest, loss)['coverage']:.0%} of the catalog."
     if not others:
         return text + " In evenness, no other method comes within its 95% interval."
+    near = f" In evenness, {listing(others)} cannot be told apart from it: the intervals overlap."
     own = next(iter(story.curves))
-    near = (
-        f" In evenness, {listing(others)} {'does' if len(others) == 1 else 'do'} as well, as far as intervals can tell."
-    )
-    if own in others:
-        near += f" Of these, {own} needs no step after the model: the lists come out of it as they are."
     quickest = min([chosen, *others], key=lambda name: story.row(name, loss)["seconds"])
     if quickest != chosen and quickest != own:
         near += f" The quickest of them is {quickest} ({duration(story.row(quickest, loss)['seconds'])})."
@@ -96,12 +110,12 @@ def question(story: Comparison) -> Section:
     before, n_items = story.base.test, story.split.n_items
     shown = round(before["coverage"] * n_items)
     prose: list[Text] = [
-        f"The model alone shows {shown:,} of {n_items:,} items: accurate lists, each sensible on its own, that together"
-        " send everyone to the same place. There are many ways to spread them, and all cost some accuracy. So they are"
-        " compared at the same cost: how even are the lists when each method gives up as much?",
-        f"All methods start from the same model, and the rerankers from the same {story.candidates} candidates a person"
-        f" with their scores. Accuracy is {story.ndcg}: the more of what people really went on to choose stands near"
-        " the top of their lists, the higher.",
+        f"The model alone shows {shown:,} of {n_items:,} items; {round(story.ceiling * n_items):,} are possible with"
+        f" lists of {story.k}. There are many ways to spread the lists over the catalog, and all cost some accuracy."
+        " They are compared at the same cost: how even are the lists when each method gives up as much?",
+        f"All methods start from the same model, and the rerankers from the same {story.candidates} candidates a user"
+        f" with their scores. Accuracy is {story.ndcg}: the more of what users went on to choose stands near the top of"
+        " their lists, the higher.",
     ]
     return Section("The question", prose)
 
@@ -115,9 +129,11 @@ def curves(story: Comparison, chart: Any) -> Section:
         " and to the right of another’s is better at every setting.",
     ]
     caption = (
-        f"{story.ndcg} on the test items against three views of diversity. Point at a mark to read its numbers. Click a"
-        f" method in the legend to see it alone, and beside the legend to see all again. Methods beside {own} are cut"
-        " off below half of the accuracy they start from."
+        f"{story.ndcg} on the test items against three views of diversity. Point at a mark to read its numbers. Methods"
+        f" after {own} are in the order of their validation Gini at {percent(story.usual, 0)} loss; those after the"
+        " fifth are grey. Click a method in the legend to see it alone, and beside the legend to see all again. Methods"
+        f" beside {own} are cut off below half of the accuracy they start from. The dashed line is the highest coverage"
+        f" possible, {percent(story.ceiling)}."
     )
     return Section("Every method’s curve", prose, charts=[Figure(chart, caption)])
 
@@ -135,11 +151,14 @@ def at_losses(story: Comparison) -> Section:
             changed = Markup("{} <small>{}</small>").format(relative(row["ndcg_change"]), interval(row))
             rows.append([with_setting(name, row), *cells, changed, duration(row["seconds"])])
         header = ["Method", *(METRICS[metric].label for metric in DIVERSITY), f"{story.ndcg} change", "time"]
-        tables.append(Table(header, rows, Markup("<b>At {} loss of accuracy</b>, on test.").format(percent(loss, 0))))
+        caption = f"On test, at most {percent(loss, 0)} of validation nDCG lost."
+        fold = f"Every method at {percent(loss, 0)} loss of accuracy"
+        tables.append(Table(header, rows, caption, fold=fold))
     prose = [
         "For each loss, every method’s knob was set on validation: the best value it reaches while validation nDCG"
-        " falls by at most so much, for each column on its own. The column beside the time says what was really lost on"
-        " the test, at the setting with the best Gini. In small print: 95% intervals. The best of a column is bold.",
+        " falls by at most so much, for each column on its own. The column beside the time says what was lost on the"
+        " test, at the setting with the best Gini. In small print: 95% intervals. The best of a column is bold."
+        f" Coverage can be at most {percent(story.ceiling)}.",
     ]
     return Section("At the same loss of accuracy", prose, tables=tables)
 
@@ -151,7 +170,7 @@ def choosing(story: Comparison) -> Section:
         chosen = story.choice(loss)
         row, others = story.row(chosen, loss), story.as_good(loss)
         if not improves(story, chosen, loss):
-            rows.append([percent(loss, 0), "the model itself", "no method made the lists more even on validation"])
+            rows.append([percent(loss, 0), "the model itself", "no method made the lists more even"])
             continue
         why = (
             f"Gini {story.base.test['gini']:.2f} → {row['gini']:.2f}, coverage {row['coverage']:.0%},"
@@ -160,8 +179,7 @@ def choosing(story: Comparison) -> Section:
         why += f"; {listing(others)} within its interval" if others else "; no other within its interval"
         rows.append([percent(loss, 0), with_setting(chosen, row), why])
     prose: list[Text] = [
-        "How much accuracy may be given up is a decision about your business, not about statistics. What each loss"
-        " buys here:",
+        "How much accuracy may be given up is a decision about your business. What each loss buys here:",
         weak_ones(story),
     ]
     table = Table(["Loss allowed", "choose", "why"], rows, left=(0, 1, 2))
@@ -182,27 +200,28 @@ def weak_ones(story: Comparison) -> str:
 
 
 def people(story: Comparison) -> Section:
-    """Some people's lists, side by side."""
+    """The lists of some users, side by side."""
     prose = [
         Markup(
-            "The lists of a few people, picked by their place in the data and not for their looks, before and after the"
-            " choice above. <b>Bold</b> is new in the list, ✓ is what the person really went on to choose; the small"
-            " print says how many people met the item in the training data."
+            "The lists of a few users, spread evenly over the data, before and after the choice above. <b>Bold</b> is"
+            " new in the list, ✓ marks what the user went on to choose; the small print says how many users had the"
+            " item in the training data."
         )
     ]
-    return Section("The same people, before and after", prose, tables=story.examples)
+    return Section("The same users, before and after", prose, tables=story.examples)
 
 
 def measured(story: Comparison) -> Section:
     """The protocol, the metrics and the methods."""
     split = story.split
     prose = [
-        f"{split.n_users:,} people, {split.n_items:,} items. The model learnt from {len(split.train):,} interactions;"
+        f"{split.n_users:,} users, {split.n_items:,} items. The model learnt from {len(split.train):,} interactions;"
         f" {len(split.valid):,} were set aside for validation, by which all knobs were set, and {len(split.test):,} for"
-        " the test, by which nothing was chosen. Intervals are 95%, from 200 draws of the people with replacement.",
+        " the test, by which nothing was chosen. Intervals are 95%, from 200 draws of the users with replacement.",
     ]
     rows: list[list[Cell]] = [[METRICS[name].label, METRICS[name].definition] for name in ("ndcg", *DIVERSITY)]
-    tables = [Table(["Metric", "definition"], rows, left=(0, 1)), method_table(list(story.curves))]
+    definitions = Table(["Metric", "definition"], rows, left=(0, 1), fold="Definitions of the metrics")
+    tables = [definitions, method_table(list(story.curves))]
     return Section("How it was measured", prose, tables=tables)
 
 
@@ -210,18 +229,18 @@ def next_steps(story: Comparison) -> Section:
     """The commands that come next."""
     loss, chosen, own = story.usual, story.choice(story.usual), next(iter(story.curves))
     commands = {}
-    if chosen in METHODS:
-        wide = f"divmf recommend {story.run} --epoch 0 --k {story.candidates} --seen all -o wide.parquet"
+    if chosen in METHODS and chosen != own:
+        wide = f"divmf recommend {story.run} --epoch 0 -k {story.candidates} -o wide.parquet"
         commands[wide] = "the model’s candidates, everybody’s"
         more = f"--run {story.run} " if METHODS[chosen].takes_lowest else ""
-        more += f"--k {story.k} -o lists.parquet"
+        more += f"-k {story.k} -o lists.parquet"
         commands[rerank_command("wide.parquet", chosen, story.settings[chosen, loss], more)] = (
             f"the lists of {chosen} as set above"
             + (" (and --train with your log)" if METHODS[chosen].takes_train else "")
         )
     drop = percent(loss, 0)
     commands[f"divmf pick {story.run} --ndcg-drop {drop}"] = f"choose {own} at {drop} loss"
-    commands[f"divmf recommend {story.run} -o lists.parquet --seen all"] = f"write everybody’s lists of {own}"
+    commands[f"divmf recommend {story.run} -o lists.parquet"] = f"write everybody’s lists of {own}"
     rows = [[command_cell(command), meaning] for command, meaning in commands.items()]
     return Section("What to do next", (), tables=[Table(["command", "what it does"], rows, left=(0, 1))])
 

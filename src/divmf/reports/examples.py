@@ -1,4 +1,4 @@
-"""Some people's lists before and after, side by side."""
+"""The lists of some users before and after, side by side."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,56 +11,53 @@ from divmf.ranking.lists import TopK
 from divmf.reports.section import Cell, Table
 
 PEOPLE = 4
-RECENT = 4  # latest items named beside a person
-
-
-NAMES = ("before (MF)", "after (DivMF)")
+RECENT = 4  # latest items named beside a user
 
 
 def example_tables(
-    before: TopK, after: TopK, split: Split, titles: Mapping[Any, str], names: tuple[str, str] = NAMES
+    before: TopK, after: TopK, split: Split, titles: Mapping[Any, str], names: tuple[str, str]
 ) -> list[Table]:
-    """A table a person: what stood at each place before, and what stands there now; names: of the two."""
+    """A table a user: what stood in each slot before, and what stands there after; names: of the two."""
     return [person_table(user, before, after, split, titles, names) for user in spread_users(before, after)]
 
 
 def spread_users(before: TopK, after: TopK, people: int = PEOPLE) -> list[int]:
     """Users with lists on both sides, spread evenly over the data: chosen blindly, the same each time."""
     rows = np.flatnonzero((before.lengths > 0) & (after.lengths > 0))
-    places = np.linspace(0, max(0, len(rows) - 1), people + 2)[1:-1].round().astype(np.int64)
-    return np.unique(rows[places]).tolist() if len(rows) else []
+    spread = np.linspace(0, max(0, len(rows) - 1), people + 2)[1:-1].round().astype(np.int64)
+    return np.unique(rows[spread]).tolist() if len(rows) else []
 
 
 def person_table(
-    user: int, before: TopK, after: TopK, split: Split, titles: Mapping[Any, str], names: tuple[str, str] = NAMES
+    user: int, before: TopK, after: TopK, split: Split, titles: Mapping[Any, str], names: tuple[str, str]
 ) -> Table:
-    """One person's lists; what is new is bold, what was held out for the test is ticked."""
+    """One user's lists; what is new is bold, what was held out for the test is ticked."""
     held_out = set(split.test.items[split.test.users == user].tolist())
     old, new = before.items[user].tolist(), after.items[user].tolist()
     rows = [
         [
-            str(place),
+            str(slot),
             item_cell(was, split, titles, was in held_out),
             item_cell(now, split, titles, now in held_out, new=now not in old),
         ]
-        for place, (was, now) in enumerate(zip(old, new, strict=True), 1)
+        for slot, (was, now) in enumerate(zip(old, new, strict=True), 1)
     ]
-    caption = Markup("<b>Person {}</b>").format(split.user_ids[user])
+    caption = Markup("<b>User {}</b>").format(split.user_ids[user])
     if titles:
         met = split.train.items[split.train.users == user][-RECENT:][::-1]
-        caption += ", who lately met " + "; ".join(name_of(item, split, titles) for item in met)
+        caption += ", whose latest items are " + "; ".join(name_of(item, split, titles) for item in met)
     return Table(["", *names], rows, caption, left=(0, 1, 2), half=True)
 
 
 def item_cell(item: int, split: Split, titles: Mapping[Any, str], chosen: bool, new: bool = False) -> Cell:
-    """An item, bold if new, ticked if the person chose it, and how many people met it."""
+    """An item, bold if new, ticked if the user chose it, and how many users have it."""
     if item < 0:
         return None
-    return listed_item(name_of(item, split, titles), f"{split.train.popularity[item]:,} met it", chosen, new)
+    return listed_item(name_of(item, split, titles), f"{split.train.popularity[item]:,} users", chosen, new)
 
 
 def listed_item(name: str, note: str, chosen: bool, new: bool) -> Markup:
-    """A place in someone's list: bold if new, ticked if the person chose it, a note in small print."""
+    """A slot of someone's list: bold if new, ticked if the user chose it, a note in small print."""
     shown = Markup("<b>{}</b>" if new else "{}").format(name)
     return Markup("{}{} <small>{}</small>").format(shown, " ✓" if chosen else "", note)
 

@@ -12,6 +12,7 @@ from divmf.ranking.metrics import Estimate
 from divmf.reports.audit_numbers import LeftOut, Subject, Trial
 
 NOW = "shown now"
+DEAR = 0.1  # share of the accuracy
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,9 +20,9 @@ class Findings:
     """All that the page tells.
 
     accuracy   nDCG and hit rate of what was shown; losses: each trial's difference in nDCG (`audit_numbers`)
-    replaced   the share of the shown places a reranker may replace
+    replaced   the share of the shown slots a reranker may replace
     titles     what people call an item, by its id
-    people     rows of the lists shown as examples
+    people     rows of the lists of the users shown as examples
     source     the file of the lists; catalog: of the items, both for the commands the page proposes
     """
 
@@ -43,9 +44,17 @@ class Findings:
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the most even lists; none where none changes anything."""
-        found = self.by_evenness
-        return found[0] if found and found[0].picked.test["kept"] < 1 else None
+        """The trial that the page proposes: the most even lists; none where none changes anything.
+
+        Where the accuracy is known, trials that lose more than a tenth of it come last.
+        """
+        changing = [trial for trial in self.by_evenness if trial.picked.test["kept"] < 1]
+        affordable = [trial for trial in changing if not self.is_dear(trial.method)]
+        return next(iter([*affordable, *changing]), None)
+
+    def is_dear(self, method: str) -> bool:
+        """Whether a method loses more of the accuracy than a page may propose without a word."""
+        return method in self.losses and self.losses[method] < -DEAR * self.accuracy["ndcg"]
 
     @property
     def never(self) -> Array:

@@ -23,13 +23,14 @@ def matched_tables(
     note = "The setting is the best on validation among those that lose at most so much validation nDCG"
     if len(curves) == 1:
         ((name, curve),) = curves.items()
-        rows: list[list[Cell]] = [["before", *(curve.base.of(part, metric) for metric in metrics)]]
+        rows: list[list[Cell]] = [["none: the model", *(curve.base.of(part, metric) for metric in metrics)]]
         rows += [
             [loss, *(curve.best_within(drop, metric).of(part, metric) for metric in metrics)]
             for loss, drop in zip(losses, drops, strict=True)
         ]
         caption = f"What {name} gives on {part} for a loss of nDCG. {note}."
-        return [Table(["Loss of nDCG", *(METRICS[metric].label for metric in metrics)], rows, caption)]
+        fold = "What each loss of accuracy buys"
+        return [Table(["Loss of nDCG", *(METRICS[metric].label for metric in metrics)], rows, caption, fold=fold)]
     tables = []
     for metric in metrics:
         columns = [
@@ -40,12 +41,13 @@ def matched_tables(
         caption = f"{METRICS[metric].label} on {part} ({better} is better) at the same loss of nDCG. {note}."
         tables.append(
             Table(
-                ["Method", "before", *losses],
+                ["Method", "model", *losses],
                 [
                     [name, curve.base.of(part, metric), *cells]
                     for (name, curve), *cells in zip(curves.items(), *columns, strict=True)
                 ],
                 caption,
+                fold=f"{METRICS[metric].label} of every method at the same loss of accuracy",
             )
         )
     return tables

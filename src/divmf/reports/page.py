@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 from divmf.data.split import Split
 from divmf.engine.files import replacing
+from divmf.engine.versions import versions
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.reports.colours import PAIRS
 from divmf.reports.section import Section, Text, cell
-from divmf.train.runs import versions
 
 
 def write_page(
@@ -54,10 +54,11 @@ def run_report(
     titles: Mapping[Any, str] | None = None,
     run: str | Path = "RUN",
 ) -> None:
-    """What diversifying did, for someone who never read the paper.
+    """What diversifying did, for readers who do not know the method.
 
-    lists         the k-lists on test by name: "MF", "DivMF", and others to compare
-    extra_curves  other methods' curves, drawn and tabulated beside DivMF's
+    lists         the k-lists on test by name: first the model's own, then those of the method that made the curve,
+                  then others to compare
+    extra_curves  other methods' curves, drawn and tabulated beside it, the first four in colour
     valid_lists   as lists, on validation: gives the validation numbers their intervals
     titles        what people call an item, by its id
     run           the run folder, for the commands the page proposes
@@ -70,7 +71,7 @@ def run_report(
     )
     write_page(
         path,
-        "A fair chance for the whole catalogue",
+        "A fair chance for the whole catalog",
         sections(story),
         made_by(command),
         f"What diversifying the recommendations does: {size} interactions, lists of {k}.",

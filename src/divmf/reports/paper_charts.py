@@ -16,13 +16,13 @@ STAR = "M0,-1L0.225,-0.309L0.951,-0.309L0.363,0.118L0.588,0.809L0,0.382L-0.588,0
 
 
 def best_point_chart(
-    curves: Mapping[str, Curve], k: int, metrics: Sequence[str] = ("coverage", "entropy", "gini")
+    curves: Mapping[str, Curve], k: int, ceiling: float, metrics: Sequence[str] = ("coverage", "entropy", "gini")
 ) -> alt.ConcatChart:
     """`curve_chart` with the paper's `best` as a star: the highest nDCG and diversity of any curve.
 
     Points that keep less than half of the base's nDCG, which nobody would choose, do not count.
     """
-    chart = curve_chart(curves, metrics, k=k)
+    chart = curve_chart(curves, metrics, k=k, base="MF", ceiling=ceiling)
     least = LEAST_KEPT * next(iter(curves.values())).base.test["ndcg"]
     kept = [point for curve in curves.values() for point in curve.operating if point.test["ndcg"] >= least]
     highest = max(point.test["ndcg"] for point in kept)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from divmf.data.describe import describe, skew_chart
 from divmf.data.interactions import Interactions
 from divmf.ranking.curve import Curve
-from divmf.ranking.metrics import coverage, entropy, gini
+from divmf.ranking.metrics import coverage, coverage_ceiling, entropy, gini
 from divmf.reports.answers import TABLES, changes, epochs_of
 from divmf.reports.experiments.claims import FAILED, HELD, PART, UNCLEAR, Claim
 from divmf.reports.experiments.compare import one_line
@@ -47,8 +47,13 @@ class Reproduction:
 
         charts = illustrations(self.raw)
         for answer in self.answers:
-            charts |= FIGURES[answer.name](answer, self.k)
+            charts |= FIGURES[answer.name](answer, self.k, self.ceiling)
         return {name: spec_of(chart) for name, chart in charts.items()}
+
+    @property
+    def ceiling(self) -> float:
+        """The highest coverage that lists of k can have."""
+        return coverage_ceiling(self.about["users"] * self.k, self.about["items"])
 
     @property
     def n_seeds(self) -> str:
@@ -99,8 +104,8 @@ def background(told: Reproduction) -> Section:
         "What it is about",
         [
             "A recommender may please every user and yet show only a few items. Aggregate diversity asks that the whole"
-            " catalogue gets its places: coverage is the share of the items that are shown at all, entropy and the"
-            " Gini index tell how evenly the places are shared.",
+            " catalog is shown: coverage is the share of the items that are shown at all, entropy and the Gini index"
+            " tell how evenly the slots are shared.",
         ],
         charts=[
             Figure(
@@ -115,7 +120,14 @@ def background(told: Reproduction) -> Section:
                 f" {len(told.raw):,} interactions are with the most popular 10% of the items, those left of the line.",
             ),
         ],
-        tables=[Table(["dataset", "users", "items", "interactions", "density"], [row], "Its row of Table 1.")],
+        tables=[
+            Table(
+                ["dataset", "users", "items", "interactions", "density"],
+                [row],
+                "Its row of Table 1.",
+                fold="Its row of Table 1",
+            )
+        ],
     )
 
 
@@ -167,7 +179,8 @@ def protocol(told: Reproduction) -> Section:
     stand_in = "stand-in" in about["title"]
     n_intervals = sum(len(claim.effects) for answer in told.answers for claim in answer.claims)
     prose: list[Text] = [
-        f"Leave one out: {held_out}.{core} Seen items are in nobody's list. Lists have {told.k} items.",
+        f"Leave one out: {held_out}.{core} Seen items are in nobody's list. Lists have {told.k} items, so coverage"
+        f" can be at most {told.ceiling:.1%}.",
         "All methods start from the same BPR model of a seed; knobs, epochs and operating points are chosen on"
         " validation, numbers are read on test. “At 5% nDCG loss” is the best setting on validation among those that"
         " keep 95% of MF's validation nDCG. Charts show the first seed.",
@@ -204,39 +217,43 @@ def drawn(answer: Answer, names: Sequence[str]) -> dict[str, Curve]:
     return {name: one_line(curve) if name in many else curve for name, curve in found.items()}
 
 
-def q1_figures(answer: Answer, k: int) -> dict[str, Any]:
+def q1_figures(answer: Answer, k: int, ceiling: float) -> dict[str, Any]:
     """Figure 3: DivMF beside the paper's four; and beside the stronger ones."""
     from divmf.reports.paper_charts import best_point_chart
 
     others = ["market", *answer.question.others]
     return {
-        "q1-paper": best_point_chart(drawn(answer, [*VERSIONS, *answer.question.paper]), k),
-        "q1-others": best_point_chart(drawn(answer, [*VERSIONS, *others]), k),
+        "q1-paper": best_point_chart(drawn(answer, [*VERSIONS, *answer.question.paper]), k, ceiling),
+        "q1-others": best_point_chart(drawn(answer, [*VERSIONS, *others]), k, ceiling),
     }
 
 
-def q2_figures(answer: Answer, k: int) -> dict[str, Any]:
+def q2_figures(answer: Answer, k: int, ceiling: float) -> dict[str, Any]:
     """Figure 4: bars."""
     from divmf.reports.paper_charts import bars_chart
 
     return {"q2": bars_chart(changes(answer))}
 
 
-def q3_figures(answer: Answer, k: int) -> dict[str, Any]:
+def q3_figures(answer: Answer, k: int, ceiling: float) -> dict[str, Any]:
     """Figure 5: nDCG and entropy by epoch."""
     from divmf.reports.paper_charts import epochs_chart
 
     return {"q3": epochs_chart(epochs_of(answer), ("ndcg", "entropy"), k)}
 
 
-def q4_figures(answer: Answer, k: int) -> dict[str, Any]:
+def q4_figures(answer: Answer, k: int, ceiling: float) -> dict[str, Any]:
     """Figure 6: curves."""
     from divmf.reports.charts import curve_chart
 
-    return {"q4": curve_chart(drawn(answer, list(answer.question.runs)), ("coverage", "gini"), k=k)}
+    return {
+        "q4": curve_chart(
+            drawn(answer, list(answer.question.runs)), ("coverage", "gini"), k=k, base="MF", ceiling=ceiling
+        )
+    }
 
 
-def q5_figures(answer: Answer, k: int) -> dict[str, Any]:
+def q5_figures(answer: Answer, k: int, ceiling: float) -> dict[str, Any]:
     """Figure 7: curves, and the same by epoch."""
     from divmf.reports.charts import curve_chart
     from divmf.reports.paper_charts import epochs_chart
@@ -244,7 +261,7 @@ def q5_figures(answer: Answer, k: int) -> dict[str, Any]:
     runs = {name: curves[0] for name, curves in answer.curves.items() if name != "MF"}
     by_epoch = {name: [(point.epoch, point) for point in curve.operating[1:]] for name, curve in runs.items()}
     return {
-        "q5": curve_chart(runs, ("coverage", "entropy"), k=k),
+        "q5": curve_chart(runs, ("coverage", "entropy"), k=k, base="MF", ceiling=ceiling),
         "q5-epochs": epochs_chart(by_epoch, ("ndcg", "entropy"), k, log=True),
     }
 

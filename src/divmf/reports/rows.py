@@ -73,7 +73,7 @@ def training_rows(curve: Curve, metrics: Sequence[str], part: str) -> list[Row]:
 
 
 def lorenz(counts: Array, points: int = LORENZ_POINTS) -> tuple[Array, Array]:
-    """The Lorenz curve from (0, 0) to (1, 1), at most this many points: shares of the items and of the places.
+    """The Lorenz curve from (0, 0) to (1, 1), at most this many points: shares of the items and of the slots.
 
     With A the area under the whole curve, the Gini index of `metrics.gini` is (1 − 2A) |I| / (|I| − 1).
     """
@@ -84,15 +84,15 @@ def lorenz(counts: Array, points: int = LORENZ_POINTS) -> tuple[Array, Array]:
 
 
 def shares_by_tenth(counts: Array, popularity: Array) -> Array:
-    """The share of the places each tenth of the catalogue holds, the most popular first; its first is `head_share`."""
+    """The share of the slots each tenth of the catalog holds, the most popular first; its first is `head_share`."""
     ranking = np.argsort(-popularity.astype(np.float64), kind="stable")  # (n_items,)
     held = [counts[tenth].sum() for tenth in np.array_split(ranking, 10)]
     return np.array(held, dtype=np.float64) / max(1, int(counts.sum()))  # (10,)
 
 
-def extent(rows: Sequence[Mapping[str, Any]], field: str) -> list[float]:
-    """From the lowest to the highest value, and a little air."""
-    values = [row[field] for row in rows]
+def extent(rows: Sequence[Mapping[str, Any]], field: str, also: float | None = None) -> list[float]:
+    """From the lowest to the highest value, and a little air; also: a value that must be seen beside them."""
+    values = [row[field] for row in rows] + ([] if also is None else [also])
     lowest, highest = (min(values), max(values)) if values else (0.0, 1.0)
     air = 0.06 * (highest - lowest) or 0.05 * abs(highest) or 1.0
     return [lowest - air, highest + air]

@@ -25,6 +25,7 @@ class Table:
     """A header and rows; values are written by `cell`.
 
     left: the columns that hold words, not numbers; half: narrow enough for two side by side
+    fold: the words under which a page folds the table away until it is opened; not folded without
     """
 
     header: Sequence[str]
@@ -32,6 +33,7 @@ class Table:
     caption: Text = ""
     left: Sequence[int] = (0,)
     half: bool = False
+    fold: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The sections of a run's report: what diversifying did, told to someone who never read the paper."""
+"""The sections of a run's report: what diversifying did, for readers who do not know the method."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from divmf.data.split import Split
 from divmf.engine.arrays import Array
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
-from divmf.ranking.metrics import METRICS, Estimate, compare, evaluate
+from divmf.ranking.metrics import METRICS, Estimate, compare, coverage_ceiling, evaluate
 from divmf.reports.examples import example_tables
 from divmf.reports.matched import matched_tables
+from divmf.reports.methods import in_short
 from divmf.reports.section import Cell, Figure, Section, Table, Text, change, command_cell, percent, signed
-
-BEFORE, AFTER = "MF", "DivMF"
+from divmf.reports.slots import slots_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +35,22 @@ class Story:
     run: str
 
     def __post_init__(self) -> None:
-        for name, lists in (("lists", self.lists), ("valid_lists", self.valid_lists)):
-            if lists and not {BEFORE, AFTER} <= set(lists):
-                raise ValueError(f"{name} holds {', '.join(lists)}; the report needs {BEFORE!r} and {AFTER!r}")
+        if len(self.lists) < 2:
+            raise ValueError(
+                f"lists holds {', '.join(self.lists)}; the report needs those of the model and of a method"
+            )
+        if self.valid_lists and list(self.valid_lists)[:2] != [self.before, self.after]:
+            raise ValueError(f"valid_lists must begin with {self.before!r} and {self.after!r}, as lists does")
+
+    @property
+    def before(self) -> str:
+        """The name of the model's own lists: the first."""
+        return next(iter(self.lists))
+
+    @property
+    def after(self) -> str:
+        """The name of the method that made the curve: of the second lists."""
+        return list(self.lists)[1]
 
     @cached_property
     def shown(self) -> dict[str, TopK]:
@@ -53,7 +66,7 @@ class Story:
     @cached_property
     def difference(self) -> dict[str, Estimate]:
         """After minus before on test, paired."""
-        return compare(self.shown[AFTER], self.shown[BEFORE], self.split, self.k)
+        return compare(self.shown[self.after], self.shown[self.before], self.split, self.k)
 
     @property
     def counts(self) -> dict[str, Array]:
@@ -65,18 +78,25 @@ class Story:
         """nDCG with the length of the lists."""
         return f"{METRICS['ndcg'].label}@{self.k}"
 
+    @property
+    def ceiling(self) -> float:
+        """The highest coverage that these lists can have."""
+        return coverage_ceiling(self.split.n_users * self.k, self.split.n_items)
+
 
 def figures(story: Story) -> dict[str, Any]:
     """The charts of the report by name; `save_chart` writes them as files."""
     from divmf.reports import charts  # altair, which takes a second to load
 
-    curves = {AFTER: story.curve, **story.extra_curves}
+    curves = {story.after: story.curve, **story.extra_curves}
     return {
-        "curves": charts.curve_chart(curves, picked=story.picked, k=story.k),
+        "curves": charts.curve_chart(
+            curves, picked=story.picked, k=story.k, base=story.before, ceiling=story.ceiling
+        ),
         "lorenz": charts.lorenz_chart(story.counts),
         "exposure": charts.exposure_chart(story.counts, story.split.train.popularity),
         "training": charts.training_chart(story.curve, k=story.k),
-    }
+    }  # fmt: skip
 
 
 def sections(story: Story) -> list[Section]:
@@ -86,10 +106,10 @@ def sections(story: Story) -> list[Section]:
         answer(story),
         question(story),
         knob(story, charts["curves"]),
-        before_and_after(story),
         exposure(charts["lorenz"], charts["exposure"]),
         examples(story),
-        training(story.curve, charts["training"]),
+        before_and_after(story),
+        training(story, charts["training"]),
         measured(story),
         next_steps(story),
     ]
@@ -111,71 +131,77 @@ def certainty(story: Story) -> str:
     loss, users = story.difference["ndcg"], len(np.unique(story.split.test.users))
     text = (
         f"The difference in {story.ndcg} is {signed(loss)}, with a 95% interval from {signed(loss.low)} to"
-        f" {signed(loss.high)}, on the test items of {users:,} people, by which nothing was chosen."
+        f" {signed(loss.high)}, measured on the test items of {users:,} users. Nothing was chosen on the test."
     )
     if loss.low <= 0 <= loss.high:
-        text += " The interval holds zero: these people alone cannot tell whether any accuracy was lost."
+        text += " The interval includes zero: with this many users the difference is within noise."
     return text
 
 
 def answer(story: Story) -> Section:
     """The result first."""
-    before, after = story.test[BEFORE], story.test[AFTER]
+    before, after = story.test[story.before], story.test[story.after]
     relative = after["ndcg"] / before["ndcg"] - 1 if before["ndcg"] else 0.0
     cards = [
         (percent(relative) if relative <= 0 else f"+{percent(relative)}", f"{story.ndcg}, how good the lists are"),
-        (f"{before['coverage']:.0%} → {after['coverage']:.0%}", "of the catalogue is shown to someone"),
-        (f"{before['head_share']:.0%} → {after['head_share']:.0%}", "of all places go to the most popular tenth"),
+        (
+            f"{before['coverage']:.0%} → {after['coverage']:.0%}",
+            f"of the catalog is shown to someone; {story.ceiling:.0%} is possible",
+        ),
+        (f"{before['head_share']:.0%} → {after['head_share']:.0%}", "of all slots go to the most popular tenth"),
         (f"{before['gini']:.2f} → {after['gini']:.2f}", "Gini index: 0 shows all items alike, 1 one item only"),
     ]
     if story.picked == story.curve.base:
-        return Section("In short", [f"The chosen point is {BEFORE} itself, before diversifying: nothing has changed."])
+        return Section(
+            "In short", [f"The chosen point is the {story.before} before diversifying: nothing has changed."]
+        )
     result = Markup("<strong>{}</strong>").format(headline(before, after, story.split.n_items, story.ndcg))
     return Section("In short", [result, certainty(story)], cards)
 
 
 def question(story: Story) -> Section:
     """What was measured, and why."""
-    before = story.test[BEFORE]
+    before = story.test[story.before]
     never = story.split.n_items - round(before["coverage"] * story.split.n_items)
     prose: list[Text] = [
-        "A recommender that is trained to be accurate, and nothing else, learns that popular items are the safe"
-        " answer. Each list looks sensible on its own. Together, they show the same few items to everyone.",
-        f"Here, the accurate model ({BEFORE}, matrix factorization) gives {before['head_share']:.0%} of all"
-        f" recommended places to the most popular tenth of the items, and never shows {never:,} of the"
-        f" {story.split.n_items:,} items to anybody. Whoever made those has no chance to be found, and people who would"
-        " like them never meet them.",
-        "So two things are wanted at once: each person’s list should stay good, and the catalogue as a whole should get"
-        f" its fair chance. The first is accuracy, here {story.ndcg}: the more of what people really went on to choose"
-        " stands near the top of their lists, the higher. The second is called aggregate diversity. They pull against"
-        f" each other; {AFTER} lets you choose how much of one to give for the other.",
+        "A recommender that is trained for accuracy alone learns that popular items are the safe answer. Each list"
+        " looks sensible on its own. Together, the lists show the same few items to everyone.",
+        f"Here the accurate model gives {before['head_share']:.0%} of all recommended slots to the most popular tenth"
+        f" of the items, and never shows {never:,} of the {story.split.n_items:,} items to anybody. Sellers of those"
+        " items are not found, and users who would like them never see them.",
+        f"There are two goals. Each user’s list should stay good: that is accuracy, here {story.ndcg}, which is higher"
+        " the more of what users went on to choose stands near the top of their lists. And the catalog as a whole"
+        " should be shown: that is aggregate diversity. One is traded for the other, and you choose how much.",
     ]
     return Section("The question", prose)
 
 
 def knob(story: Story, chart: Any) -> Section:
     """The trade-off: the curve, and what each loss buys."""
-    second = (
-        " The second gives items that are rarely shown a bonus, and each person the list that is best with it, given"
-        " everybody else's. ρ, how much the bonus counts beside the score, is the knob: every point on the line is"
-        " a set of finished lists one can choose."
+    knob_is = (
+        "ρ, the weight of exposure beside the score, is the knob: every point on the line is a set of finished lists."
         if story.curve.has_rho
-        else " The second goes on from there and spreads the recommendations over the catalogue, a little further with"
-        " every epoch. How long it goes on is the knob: every point on the line is a finished model one can choose."
+        else "The number of diversity epochs is the knob: every point on the line is a finished model."
     )
     prose: list[Text] = [
-        f"{AFTER} works in two phases. The first makes the lists accurate: its result is {BEFORE}, the diamond below."
-        + second,
+        "The accurate model comes first: it is the diamond below. Then"
+        f" {story.after} diversifies its lists: {in_short(story.after)}. {knob_is}",
         "Up is more accurate, right is more diverse, in every panel. A good trade-off runs flat to the right before it"
         f" falls. The ring is the point chosen for this report, by its numbers on validation: {described(story)}.",
     ]
-    caption = f"{story.ndcg} on the test items against three views of diversity. Point at a mark to read its numbers."
+    caption = (
+        f"{story.ndcg} on the test items against three views of diversity. Point at a mark to read its numbers."
+        f" The dashed line is the highest coverage possible, {percent(story.ceiling)}:"
+        f" {story.split.n_users:,} lists of {story.k} have {story.split.n_users * story.k:,} slots for"
+        f" {story.split.n_items:,} items."
+    )
     if story.extra_curves:
         caption += (
-            " Click a method in the legend to see it alone, and beside the legend to see all again. The methods"
-            f" beside {AFTER} are cut off below half of the accuracy they start from."
+            " Methods are in the order of their Gini index at 5% loss; those after the fifth are grey. Click a method"
+            " in the legend to see it alone, and beside the legend to see all again. The methods beside"
+            f" {story.after} are cut off below half of the accuracy they start from."
         )
-    tables = matched_tables({AFTER: story.curve, **story.extra_curves})
+    tables = matched_tables({story.after: story.curve, **story.extra_curves})
     return Section("The knob and what it buys", prose, charts=[Figure(chart, caption)], tables=tables)
 
 
@@ -191,27 +217,37 @@ def described(story: Story) -> str:
 
 def before_and_after(story: Story) -> Section:
     """All metrics on test and on validation."""
+    before, after = story.before, story.after
     prose = [
-        "The test numbers are the result: no choice was made on them. The validation numbers are what the point was"
-        " chosen by, so they may flatter it a little. In small print: 95% intervals.",
+        "The test numbers are the result: no choice was made on them. The point was chosen by the validation numbers,"
+        " so those may be slightly optimistic. In small print: 95% intervals. Coverage can be at most"
+        f" {percent(story.ceiling)} here.",
     ]
     rows: list[list[Cell]] = [
-        [label(name, story.k), values, story.test[AFTER][name], change(story.difference[name]), better(name)]
-        for name, values in story.test[BEFORE].items()
+        [label(name, story.k), values, story.test[after][name], change(story.difference[name]), better(name)]
+        for name, values in story.test[before].items()
     ]
-    test = Table(["On test", BEFORE, AFTER, "difference", "better"], rows, "", left=(0, 4))
-    valid: Mapping[str, Mapping[str, float]] = {BEFORE: story.curve.base.valid, AFTER: story.picked.valid}
+    test = Table(
+        ["On test", before, after, "difference", "better"],
+        rows,
+        left=(0, 4),
+        fold="All metrics on test, with intervals",
+    )
+    valid: Mapping[str, Mapping[str, float]] = {before: story.curve.base.valid, after: story.picked.valid}
     if story.valid_lists:
         valid = {name: evaluate(lists, story.split, story.k, "valid") for name, lists in story.valid_lists.items()}
     rows = [
-        [label(name, story.k), value, valid[AFTER].get(name), better(name)] for name, value in valid[BEFORE].items()
+        [label(name, story.k), value, valid[after].get(name), better(name)] for name, value in valid[before].items()
     ]
-    tables = [test, Table(["On validation", BEFORE, AFTER, "better"], rows, "", left=(0, 3))]
-    if others := [name for name in story.test if name not in (BEFORE, AFTER)]:
-        names = list(story.test[BEFORE])
+    fold = "All metrics on validation"
+    tables = [test, Table(["On validation", before, after, "better"], rows, left=(0, 3), fold=fold)]
+    if others := [name for name in story.test if name not in (before, after)]:
+        names = list(story.test[before])
         rows = [[other, *(story.test[other][name] for name in names)] for other in others]
-        tables.append(Table(["Other methods, on test", *(label(name, story.k) for name in names)], rows))
-    return Section("Before and after", prose, tables=tables)
+        header = ["Other methods, on test", *(label(name, story.k) for name in names)]
+        tables.append(Table(header, rows, fold="Other methods"))
+    tables.append(slots_table({name: story.shown[name] for name in (before, after)}, story.k))
+    return Section("All numbers", prose, tables=tables)
 
 
 def label(metric: str, k: int) -> str:
@@ -225,21 +261,21 @@ def better(metric: str) -> str:
 
 
 def exposure(lorenz: Any, tenths: Any) -> Section:
-    """Who gets the places."""
+    """Who gets the slots."""
     prose = [
-        "Line up all items from the least shown to the most shown, and add up the places they get. If every item got"
-        " the same, the line would be the dashed diagonal. The deeper it sags, the fewer items have it all: the area"
-        " between line and diagonal, doubled, is all but exactly the Gini index.",
+        "Line up all items from the least shown to the most shown, and add up the slots they get. If every item got"
+        " the same, the line would be the dashed diagonal. The further it sags, the fewer items have most of the slots:"
+        " twice the area between line and diagonal is, up to rounding, the Gini index.",
     ]
     return Section(
         "Who gets shown",
         prose,
         charts=[
-            Figure(lorenz, "Lorenz curves of the recommended places on test."),
+            Figure(lorenz, "Lorenz curves of the recommended slots on test."),
             Figure(
                 tenths,
-                "The catalogue in ten equal parts by popularity in the training data, and the share of all recommended"
-                " places that each part holds. The dashed line is an even share, 10%.",
+                "The catalog in ten equal parts by popularity in the training data, and the share of all slots that"
+                " each part holds. The dashed line is an even share, 10%.",
             ),
         ],
     )
@@ -247,23 +283,24 @@ def exposure(lorenz: Any, tenths: Any) -> Section:
 
 def examples(story: Story) -> Section:
     """Some people's lists, side by side."""
-    tables = example_tables(story.shown[BEFORE], story.shown[AFTER], story.split, story.titles)
+    names = (f"before ({story.before})", f"after ({story.after})")
+    lists = (story.shown[story.before], story.shown[story.after])
+    tables = example_tables(*lists, story.split, story.titles, names)
     prose = [
         Markup(
-            "The lists of a few people, picked by their place in the data and not for their looks. <b>Bold</b> is new"
-            " in the list, ✓ is what the person really went on to choose; the small print says how many people met the"
-            " item in the training data."
+            "The lists of a few users, spread evenly over the data. <b>Bold</b> is new in the list, ✓ marks what the"
+            " user went on to choose; the small print says how many users had the item in the training data."
         )
     ]
-    return Section("The same people, before and after", prose, tables=tables)
+    return Section("The same users, before and after", prose, tables=tables)
 
 
-def training(curve: Curve, chart: Any) -> Section:
+def training(story: Story, chart: Any) -> Section:
     """How the run went."""
-    then = "what follows are lists with a growing ρ." if curve.has_rho else "the diversity phase starts there."
+    then = "Then follow lists with a growing ρ." if story.curve.has_rho else "The diversity phase starts there."
     prose = [
-        "Validation numbers by epoch. The accuracy phase stops when its lists no longer get better and goes back to its"
-        f" best epoch, the diamond; {then}",
+        "Validation numbers in the order the points were made. The diamond is the model with the best validation"
+        f" {story.ndcg}. {then}",
     ]
     return Section("How the training went", prose, charts=[Figure(chart)])
 
@@ -272,19 +309,18 @@ def measured(story: Story) -> Section:
     """The protocol and the definitions."""
     split = story.split
     prose = [
-        f"Of each person’s interactions some were set aside: {len(split.valid):,} for validation and"
-        f" {len(split.test):,} for the test. The model learnt from the other {len(split.train):,} alone.",
-        "A list never holds an item its person has already met: the training items stay out of the validation lists,"
-        " the training and validation items out of the test lists.",
+        f"Of each user’s interactions some were set aside: {len(split.valid):,} for validation and"
+        f" {len(split.test):,} for the test. The model learnt from the other {len(split.train):,}.",
+        "A list never holds an item its user is known to have: the training items stay out of the validation lists, the"
+        " training and validation items out of the test lists.",
         "Every choice, when to stop and which point to take, was made on validation. The test was only measured.",
-        f"Shares are of the whole catalogue of {split.n_items:,} items, not of those that happen to be recommended."
-        " Intervals are 95%, from 200 draws of the people with replacement; for the difference, the same people are"
+        f"Shares are of the whole catalog of {split.n_items:,} items, not of those that happen to be recommended."
+        " Intervals are 95%, from 200 draws of the users with replacement; for the difference, the same users are"
         " drawn on both sides.",
     ]
     rows = [[label(name, story.k), metric.definition, better(name)] for name, metric in METRICS.items()]
-    return Section(
-        "How it was measured", prose, tables=[Table(["Metric", "definition", "better"], rows, left=(0, 1, 2))]
-    )
+    table = Table(["Metric", "definition", "better"], rows, left=(0, 1, 2), fold="Definitions of the metrics")
+    return Section("How it was measured", prose, tables=[table])
 
 
 def next_steps(story: Story) -> Section:
@@ -292,8 +328,7 @@ def next_steps(story: Story) -> Section:
     commands = {
         f"divmf pick {story.run} --ndcg-drop 5%": "choose another point: the most even lists that lose at most 5% of"
         " validation nDCG; also --coverage 80%, --gini 0.6, --knee",
-        f"divmf recommend {story.run} -o lists.parquet --seen all": "write everybody’s lists at the chosen point,"
-        " without anything they have already met",
+        f"divmf recommend {story.run} -o lists.parquet": "write everybody’s lists at the chosen point",
         f"divmf curve {story.run}": "every point of the curve, in numbers",
         "divmf train EVENTS.csv -o RUN": "the same with your own interactions: a file with a user and an item column",
     }

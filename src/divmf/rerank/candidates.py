@@ -9,12 +9,11 @@ import logging
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from divmf.engine.arrays import Array
 from divmf.ranking.lists import TopK
 from divmf.ranking.lists import popularity_of as popularity_of
-from divmf.ranking.select import top
+from divmf.ranking.select import top_of
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +22,8 @@ def ready(candidates: TopK, k: int) -> TopK:
     """The candidates checked and in order of score, ties to the lowest item number; users short of k are counted."""
     if not isinstance(candidates, TopK):
         raise ValueError(
-            f"candidates are a {type(candidates).__name__}; make a TopK of them (TopK.from_frame, TopK.read)"
+            f"candidates of type {type(candidates).__name__} are no lists; make a TopK of them (TopK.from_frame,"
+            " TopK.read)"
         )
     if not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k={k!r} is not the length of a list; choose a whole number of at least 1")
@@ -118,8 +118,7 @@ def log_softmax(candidates: TopK) -> Array:
 
 def best(keys: Array, k: int) -> Array:
     """The places of the k largest keys of each row, largest first, ties to the smaller place.  (n_lists, k)"""
-    places, _ = top(torch.from_numpy(np.ascontiguousarray(keys)), k)
-    return places.numpy()
+    return top_of(keys, k)[0]
 
 
 def own(candidates: TopK, k: int) -> Array:

@@ -3,7 +3,6 @@
 from typing import Annotated
 
 import numpy as np
-import torch
 from pydantic import Field
 from scipy import sparse
 
@@ -12,7 +11,7 @@ from divmf.data.interactions import Interactions
 from divmf.engine.arrays import Array
 from divmf.ranking.lists import TopK
 from divmf.ranking.retrieval import blocks
-from divmf.ranking.select import top
+from divmf.ranking.select import top_of
 from divmf.rerank.candidates import lists, lowest_of, own, own_counts, popularity_of, unit_scores
 from divmf.rerank.settings import Order, Scale, Seed, Share, reranker
 
@@ -89,7 +88,6 @@ def similar_items(matrix: sparse.csr_array, neighbours: int) -> tuple[Array, Arr
         cosines = met_both / np.outer(norms[block], norms)
         cosines[np.arange(len(cosines)), np.arange(block.start, block.stop)] = 0
         cosines[cosines <= 0] = -np.inf
-        nearest, kept = top(torch.from_numpy(cosines), neighbours)
-        items[block], similarity[block] = nearest.numpy(), kept.numpy()
+        items[block], similarity[block] = top_of(cosines, neighbours)
     mass = np.cumsum(np.where(items >= 0, similarity, 0), axis=1)
     return items, mass / np.maximum(mass[:, -1:], np.finfo(float).tiny)

@@ -1,15 +1,25 @@
 """Exposure market: users take turns, and each takes the list that is best where showing what is rarely shown pays."""
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
+from scipy import sparse
 
+from divmf.data.interactions import Interactions
 from divmf.engine.arrays import Array
+from divmf.market.bound import Bound
+from divmf.market.rules import Rules
 from divmf.ranking.lists import TopK
-from divmf.rerank.candidates import lists
+from divmf.rerank.candidates import lists, popularity_of
 from divmf.rerank.settings import Order, Share, reranker
+
+if TYPE_CHECKING:
+    from divmf.market.certificate import Certificate
+    from divmf.market.keeping import Kept
+    from divmf.market.solve import Lists, Solution
 
 STEPS = 3.0  # ρ grows so much from one solution to the next: each begins with the lists of the one before
 FIRST = 0.01  # where it begins
@@ -37,71 +47,167 @@ def market(
     ] = "count",
     level: Annotated[float, Field(gt=0, le=1e6, description="even shares at which an item's bonus ends")] = 0.9,
     delta: Annotated[float, Field(gt=0, le=100, description="δ: the smaller, the more a first showing counts")] = 1e-4,
+    train: Interactions | None = None,
+    rules: Rules | None = None,
     order: Order = "score",
 ) -> TopK:
     """Best responses in a potential game (Monderer & Shapley, Games and Economic Behavior 1996), see docs/method.md.
 
     max Σ_u Σ_r w_r s_u,r + ρ Σ_i B(f_i), w_r the weight of slot r, B concave in the exposure f_i. Each user takes the
-    list that is best given everybody else's, exactly, until hardly a list changes.
+    list that is best given everybody else's, exactly, until hardly a list changes. With rules, the lists keep them
+    (`divmf.Rules`); train: interactions, which targets by merit count.
     """
-    made = Solved(candidates, k, exposure, level, delta)
-    chosen = made.replacing(replace) if replace else made.at(rho)
-    places = np.full(chosen.shape, -1)
-    for slot, items in enumerate(chosen.T):
-        places[:, slot] = np.where(items >= 0, (candidates.items == items[:, None]).argmax(axis=1), -1)
-    return lists(candidates, places, order)
+    bound = None if rules is None else bound_to_lists(rules, candidates, k, train)
+    made = MarketOfLists(candidates, k, exposure, level, delta, bound)
+    found = made.within(made.replaces(replace)) if replace else made.at(rho)
+    return made.listed(found, order)
 
 
-class Solved:
-    """The lists of given candidates at any ρ."""
+class Found(NamedTuple):
+    """Lists of given candidates: ρ in spreads of a user's scores, and what was found for it; nothing where ρ is 0."""
 
-    def __init__(self, candidates: TopK, k: int, exposure: str, level: float, delta: float) -> None:
+    rho: float
+    items: Array
+    solution: "Solution | None"
+    kept: "Kept | None" = None
+
+
+class MarketOfLists:
+    """The market of given candidates, at any strength; scores in, lists and discounts out."""
+
+    def __init__(
+        self, candidates: TopK, k: int, exposure: str = "count", level: float = 0.9, delta: float = 1e-4,
+        bound: Bound | None = None,
+    ) -> None:  # fmt: skip
         from divmf.kernels.market import ONE
         from divmf.market.bonus import Bonus
         from divmf.market.columns import GivenLists
+        from divmf.market.ruled import RuledMarket
         from divmf.market.solve import Market
         from divmf.market.values import exposure_weights, slot_weights
 
         weights = exposure_weights(k, exposure)
         share = len(candidates) * float(weights.sum()) / ONE / candidates.n_items
         bonus = Bonus(delta, level * share, 16.0, len(candidates))
+        if bound is not None:
+            candidates = candidates.without(bound.blocked)
         source = GivenLists(candidates.items, candidates.scores, candidates.n_items)
-        self.market = Market(source, slot_weights(k), weights, bonus, ("all",))
+        self.candidates, self.market = candidates, Market(source, slot_weights(k), weights, bonus, ("all",))
+        self.ruled = None if bound is None else RuledMarket(self.market, bound)
+        self.unit = self.market.spread or 1.0
+        self.ruled = None if bound is None else RuledMarket(self.market, bound)
 
-    def at(self, rho: float) -> Array:
-        """The lists at ρ, by way of smaller ones.  (n_lists, k)"""
+    @cached_property
+    def own(self) -> "Lists":
+        """The candidates' own first k; with rules, those that keep them at ρ = 0."""
+        own = self.market.own[1]["all"]
+        return own if self.ruled is None else self.market.lists(self.solved(0.0, own).items)
+
+    def solved(self, rho: float, start: "Lists") -> Found:
+        """The lists for ρ, from others."""
+        from divmf.market.keeping import solve_ruled
         from divmf.market.solve import solve
 
-        _, found = self.market.own
+        if self.ruled is not None:
+            kept = solve_ruled(self.ruled, rho * self.unit, start)
+            return Found(rho, kept.solution.lists["all"].items, kept.solution, kept)
+        found = solve(self.market, rho * self.unit, start)
+        return Found(rho, found.lists["all"].items, found)
+
+    def at(self, rho: float) -> Found:
+        """The lists at ρ, by way of smaller ones."""
+        found = Found(0.0, self.own.items, None)
         for each in path_to(rho):
-            found = solve(self.market, each * (self.market.spread or 1.0), found).lists
-        return found["all"].items
+            found = self.solved(each, self.lists_of(found))
+        return found
 
-    def replacing(self, most: float) -> Array:
-        """The lists at the largest ρ found that give at most so large a fraction of the slots to other items."""
-        from divmf.market.solve import solve
+    def lists_of(self, found: Found) -> "Lists":
+        """What the next solution begins from."""
+        return self.own if found.solution is None else found.solution.lists["all"]
 
-        _, start = self.market.own
-        own, low, high, unit = start["all"].items, 0.0, FIRST, self.market.spread or 1.0
-        kept, at = start, start
-
-        def replaced(items: Array) -> float:
-            stays = sum((own == slot[:, None]) & (slot[:, None] >= 0) for slot in items.T)
-            return 1 - float(np.sum(stays)) / max(1, int((own >= 0).sum()))
-
+    def within(self, allowed: Callable[[Array], bool]) -> Found:
+        """The lists at the largest ρ found that are allowed; the candidates' own, if none are."""
+        low, high, kept = 0.0, FIRST, Found(0.0, self.own.items, None)
         while high < 1e6:
-            at = solve(self.market, high * unit, kept).lists
-            if replaced(at["all"].items) > most:
+            at = self.solved(high, self.lists_of(kept))
+            if not allowed(at.items):
                 break
             kept, low, high = at, high, high * STEPS
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            at = solve(self.market, middle * unit, kept).lists
-            if replaced(at["all"].items) > most:
-                high = middle
-            else:
+            at = self.solved(middle, self.lists_of(kept))
+            if allowed(at.items):
                 kept, low = at, middle
-        return kept["all"].items
+            else:
+                high = middle
+        return kept
+
+    def replaces(self, most: float) -> Callable[[Array], bool]:
+        """Whether lists give at most so large a fraction of the slots to other items than the candidates' own."""
+        own = self.own.items
+
+        def allowed(items: Array) -> bool:
+            stays = sum((own == slot[:, None]) & (slot[:, None] >= 0) for slot in items.T)
+            return 1 - float(np.sum(stays)) / max(1, int((own >= 0).sum())) <= most
+
+        return allowed
+
+    def keeps(self, drop: float, held_out: sparse.csr_array) -> Callable[[Array], bool]:
+        """Whether lists lose at most so large a fraction of the nDCG that the candidates' own have."""
+        from divmf.ranking.metrics import found_in, ndcg
+
+        held = np.diff(held_out.indptr)
+        if not held.any():
+            raise ValueError("valid: it has nothing of the users of these lists; give what they met later")
+
+        def accuracy(items: Array) -> float:
+            return float(ndcg(found_in(held_out, items, items.shape[1]), held)[held > 0].mean())
+
+        least = (1 - drop) * accuracy(self.own.items)
+        return lambda items: accuracy(items) >= least
+
+    def certificate(self, found: Found) -> "Certificate":
+        """The discounts of a solution, and how far it may be from the best lists of these candidates."""
+        from divmf.market.certificate import Certificate, certify
+        from divmf.market.keeping import certify_ruled
+
+        if self.ruled is not None and found.kept is not None:
+            return Certificate(*certify_ruled(self.ruled, found.kept))
+        if found.solution is None:
+            return Certificate(np.zeros(self.candidates.n_items), 0.0)
+        if self.ruled is not None and found.kept is not None:
+            return Certificate(*certify_ruled(self.ruled, found.kept)[:2])
+        return certify(self.market, found.solution)
+
+    def respond(self, discount: Array) -> Array:
+        """The lists that are best at given discounts, in units of the scores: nothing is solved.  (n_lists, k)"""
+        from divmf.kernels.response import respond_part
+
+        made = np.empty(self.own.items.shape, dtype=np.int32)
+        columns = self.market.finder.find(discount, made)
+        respond_part(columns, 1, 0, len(made), self.market.terms(0.0), discount.astype(np.float64), made)
+        return made
+
+    def listed(self, found: Found | Array, order: Order = "score") -> TopK:
+        """Lists with their scores."""
+        chosen = found.items if isinstance(found, Found) else found
+        places = np.full(chosen.shape, -1)
+        for slot, items in enumerate(chosen.T):
+            places[:, slot] = np.where(items >= 0, (self.candidates.items == items[:, None]).argmax(axis=1), -1)
+        return lists(self.candidates, places, order)
+
+
+def bound_to_lists(rules: Rules, candidates: TopK, k: int, train: Interactions | None) -> Bound:
+    """Rules for given candidates: what is possible is what they allow."""
+    from divmf.market.binding import bind
+    from divmf.market.bound import Shop
+
+    rows, slots = np.nonzero(candidates.items >= 0)
+    ones = np.ones(len(rows), dtype=np.float32)
+    shape = (len(candidates), candidates.n_items)
+    listed = sparse.csr_array((ones, (rows, candidates.items[rows, slots])), shape=shape)
+    popularity = None if train is None else popularity_of(candidates, train)
+    return bind(rules, Shop(candidates.item_ids, candidates.user_ids, listed, True, k, popularity))
 
 
 def path_to(rho: float) -> Iterator[float]:

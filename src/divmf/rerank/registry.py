@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from inspect import Parameter, signature
 from math import inf
 from typing import Any
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 
 from divmf.data.interactions import Interactions
 from divmf.engine.arrays import Array
+from divmf.market.rules import Rules
 from divmf.ranking.lists import TopK
 from divmf.rerank.bayes_rule import bayes_rule
 from divmf.rerank.dual_prices import dual_prices
@@ -28,6 +30,8 @@ from divmf.rerank.settings import range_of, settings_of
 from divmf.rerank.sinkhorn import sinkhorn
 from divmf.rerank.uimatch import uimatch
 from divmf.rerank.xquad import xquad
+
+NEEDS = {"flow": "ortools"}  # the module that an extra of the package brings
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,13 @@ class Method:
     def name(self) -> str:
         """The name of the function, and of the method on the command line."""
         return self.function.__name__
+
+    @property
+    def missing(self) -> str:
+        """What must be installed before the method can run; nothing if it can."""
+        return (
+            f"it needs `pip install 'divmf[{self.extra}]'`" if self.extra and not find_spec(NEEDS[self.extra]) else ""
+        )
 
     @property
     def summary(self) -> str:
@@ -90,6 +101,11 @@ class Method:
         return "train" in parameters and parameters["train"].default is Parameter.empty
 
     @property
+    def takes_rules(self) -> bool:
+        """Whether the method can keep rules."""
+        return "rules" in signature(self.function).parameters
+
+    @property
     def takes_lowest(self) -> bool:
         """Whether the method scales scores, and can do so over all unseen items."""
         return "lowest" in signature(self.function).parameters
@@ -102,8 +118,11 @@ class Method:
         train: Interactions | None = None,
         seed: int | None = None,
         lowest: Array | None = None,
+        rules: Rules | None = None,
     ) -> TopK:
         """Rerank with the settings given by name; `train`, `seed` and `lowest` go to the methods that take them.
+
+        rules: what the lists keep; a method that cannot is an error
 
         lowest: each user's lowest score of all unseen items (`lowest_scores`), where the model is at hand
         """
@@ -114,6 +133,11 @@ class Method:
             arguments["train"] = train
         if self.takes_lowest:
             arguments["lowest"] = lowest
+        if rules is not None:
+            if not self.takes_rules:
+                able = ", ".join(method.name for method in ALL if method.takes_rules)
+                raise ValueError(f"{self.name} cannot keep rules; these can: {able}")
+            arguments["rules"] = rules
         if seed is not None and "seed" in self.settings.model_fields:
             arguments.setdefault("seed", seed)
         return self.function(candidates, k, **arguments)

@@ -30,7 +30,7 @@ Seed = Annotated[int, Field(ge=0, description="seed of the method's random choic
 Share = Annotated[float, Field(ge=0, le=1)]
 
 # what a method works on, as opposed to how
-GIVEN = ("candidates", "k", "train", "lowest")
+GIVEN = ("candidates", "k", "train", "lowest", "rules")
 
 Arguments = ParamSpec("Arguments")
 

@@ -5,20 +5,22 @@ from dataclasses import replace
 from itertools import pairwise
 from math import inf, isfinite
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
 from divmf.data.split import Split
 from divmf.engine.arrays import Array
-from divmf.models.mf import MF
+from divmf.models.scorer import Factors, Scorer
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import METRICS, found_in, measure
 from divmf.ranking.retrieval import blocks
-from divmf.ranking.select import fill_seen
 from divmf.rerank.registry import Method, find_method
+
+if TYPE_CHECKING:
+    from divmf.models.mf import MF
 
 
 def sweep(
@@ -30,7 +32,7 @@ def sweep(
     grid: Sequence[float] | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
-    model: MF | None = None,
+    model: "MF | None" = None,
 ) -> Curve:
     """The curve of a method over its knob, from the model's own lists to the strongest; see `sweep_points`.
 
@@ -103,17 +105,22 @@ def diversity_points(
         yield Point(method.name, epoch, found, found, knob=float(value), seconds=seconds)
 
 
-def lowest_scores(model: MF, seen: sparse.csr_array) -> Array:
+def lowest_scores(model: "MF | Scorer", seen: sparse.csr_array) -> Array:
     """Each user's lowest score of all items not seen; 0 for a user who has seen all.  (n_users,)"""
-    lowest = np.empty(model.n_users)
-    for rows in blocks(model.n_users, model.n_items):
-        scores = model.scores(rows).detach()
-        fill_seen(scores, np.arange(rows.start, rows.stop), seen, np.inf)
-        lowest[rows] = scores.min(dim=1).values.cpu().numpy()
+    from divmf.kernels.select import fill_rows
+    from divmf.models.mf import MF
+
+    scorer = Factors.of(model) if isinstance(model, MF) else model
+    lowest = np.empty(scorer.n_users)
+    for rows in blocks(scorer.n_users, scorer.n_items):
+        users = np.arange(rows.start, rows.stop)
+        scores = scorer.scores(users)  # our own to write to
+        fill_rows(scores, users, seen.indptr, seen.indices, np.inf)
+        lowest[rows] = scores.min(axis=1)
     return np.where(np.isfinite(lowest), lowest, 0.0)
 
 
-def lowest_of_parts(model: MF, split: Split) -> dict[str, Array]:
+def lowest_of_parts(model: "MF | Scorer", split: Split) -> dict[str, Array]:
     """`lowest_scores` where lists for the validation are made, and where lists for the test are."""
     return {"valid": lowest_scores(model, split.train.matrix), "test": lowest_scores(model, split.seen)}
 

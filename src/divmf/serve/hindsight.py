@@ -8,6 +8,7 @@ from scipy import sparse
 from divmf.engine.arrays import Array
 from divmf.kernels.market import ONE
 from divmf.market.bonus import Bonus
+from divmf.market.certificate import certify
 from divmf.market.columns import WIDTH, Finder, Held
 from divmf.market.ledger import Terms
 from divmf.market.solve import Market, solve
@@ -52,11 +53,11 @@ def hindsight(people: People, tastes: list[Taste], out: list[Array], pages: Arra
     level = terms.level * n * float(exposure.sum()) / ONE / n_items
     bonus = Bonus(terms.delta, level, terms.steepness, n)
     market = Market(finder, slot_weights(k), exposure, bonus, kinds=("all",))
-    _, own = market.own
-    found = solve(market, terms.rho, own)
-    lists = {"live": market.lists(pages), "best": found.lists["all"]}
-    columns, _ = finder.find(found.discount, np.stack([made.items for made in lists.values()]))
-    live, best = (market.value(columns, terms.rho, made) for made in lists.values())
-    own_value = market.value(market.own[0], terms.rho, own["all"])
+    own_columns, own = market.own
+    found = solve(market, terms.rho, own["all"])
+    certificate, shown = certify(market, found), market.lists(pages)
+    live = market.value(finder.find(certificate.discount, shown.items), terms.rho, shown)
+    best = market.value(found.columns, terms.rho, found.lists["all"])
+    own_value = market.value(own_columns, terms.rho, own["all"])
     unit = n * k * terms.rho
-    return Hindsight(live / unit, best / unit, (best + found.gap * max(0.0, best - own_value)) / unit)
+    return Hindsight(live / unit, best / unit, (best + certificate.gap * max(0.0, best - own_value)) / unit)

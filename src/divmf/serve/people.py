@@ -47,7 +47,9 @@ def fitted_of(run: Run, split: Split) -> Fitted:
     scorer, config = run.scorer(), run.config
     if isinstance(scorer, ItemItem):
         return Fitted(scorer, "ease", {})
-    if config.accuracy == "softmax":
+    if run.choice is not None:
+        return Fitted(scorer, run.choice["model"], dict(run.choice["settings"]))
+    if config.model == "softmax":
         l2 = float(run.tuned.get("l2", config.l2 or 0.0))
         pairs = len(split.train) / max(split.n_users, 1)
         return Fitted(scorer, "softmax", {"l2": l2, "pairs": pairs, "l2_power": config.l2_power})

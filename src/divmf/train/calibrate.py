@@ -13,7 +13,7 @@ import torch
 from divmf.data.interactions import Interactions
 from divmf.data.synthetic import numbered_ids
 from divmf.engine.threads import threads
-from divmf.models.config import TrainConfig
+from divmf.models.config import VECTORS, TrainConfig
 from divmf.models.diversity import diversity_gradient
 from divmf.models.epochs import accuracy_epoch, adam
 from divmf.models.full_softmax import softmax_gradient
@@ -30,7 +30,8 @@ MOST_ITEMS, MOST_USERS = 20_000, 200_000  # more than fit into a cache
 
 def calibrate(job: Job) -> Pace:
     """A second or two of each pass, with the vectors and the settings of the job."""
-    config = replace(job.config, preset=None, l2=1.0, rows=None, columns=None)
+    kind = job.config.model if job.config.model in VECTORS else "softmax"  # whose steps are the slowest that are tried
+    config = replace(job.config, preset=None, model=kind, l2=1.0, rows=None, columns=None)
     n_items = min(job.items, MOST_ITEMS)
     n_users = min(job.own_users, PASSED)
     pass_over(min(n_users, 40), n_items, config)  # kernels are compiled, or loaded
@@ -64,7 +65,7 @@ def random_data(n_users: int, n_items: int, n_pairs: int) -> Interactions:
 def pass_over(n_users: int, n_items: int, config: TrainConfig) -> list[float]:
     """Seconds a score of the softmax loss, of a diversity epoch and of making lists, on random vectors."""
     generator, k = torch.Generator().manual_seed(0), min(config.k, n_items)
-    model = MF.random(n_users, n_items, config.dim, generator, std=0.3)
+    model = MF.random(n_users, n_items, config.n_dims, generator, std=0.3)
     met = random_data(n_users, n_items, 20 * n_users)
     short = replace(config, k=k, unmask=min(config.unmask, n_items - k))
     works: list[Callable[[], object]] = [
@@ -78,7 +79,7 @@ def pass_over(n_users: int, n_items: int, config: TrainConfig) -> list[float]:
 def sampled_epoch(n_users: int, n_items: int, n_pairs: int, config: TrainConfig) -> float:
     """Seconds a sample of an epoch that draws negatives."""
     data = random_data(n_users, n_items, n_pairs)
-    model = MF.random(n_users, n_items, config.dim, torch.Generator().manual_seed(0))
+    model = MF.random(n_users, n_items, config.n_dims, torch.Generator().manual_seed(0))
     optimiser, rng = adam(model, config.rate(1), 0.0), np.random.default_rng(0)
     return timed(lambda: accuracy_epoch(model, data, config, optimiser, rng), 1) / (len(data) * config.negatives)
 

@@ -16,10 +16,15 @@ from divmf.engine.arrays import Array
 from divmf.engine.clock import Clock
 from divmf.engine.device import device_of
 from divmf.kernels.market import ONE
-from divmf.market import solve as solving
 from divmf.market.bonus import Bonus
+from divmf.market.bound import Bound
+from divmf.market.certificate import certify
 from divmf.market.chosen import Chosen
-from divmf.market.columns import WIDTH, Finder, Held
+from divmf.market.columns import WIDER, WIDTH, Finder, Held, Source
+from divmf.market.given import tell_unmet
+from divmf.market.keeping import Allowed, certify_ruled, held_within, shut, solve_ruled
+from divmf.market.ruled import RuledMarket
+from divmf.market.solve import Lists, Market, solve
 from divmf.market.stakes import stake_of, stakes_of
 from divmf.market.values import exposure_weights, slot_weights
 from divmf.models.config import TrainConfig
@@ -31,6 +36,7 @@ from divmf.ranking.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import Measures, measure, measure_each
 from divmf.ranking.retrieval import recommend_each
+from divmf.train.choosing import Progress, check_choice, check_processes, is_chosen, model_of
 from divmf.train.runs import Run, restore_optimiser
 from divmf.train.tuning import tuned
 
@@ -93,16 +99,25 @@ class Training:
 
 
 def fit(
-    run: Run, split: Split, config: TrainConfig, start: MF | None = None, clock: Clock | None = None
-) -> Iterator[Point]:
+    run: Run, split: Split, config: TrainConfig, start: MF | None = None, clock: Clock | None = None,
+    progress: Progress | None = None, earlier: Run | None = None,
+) -> Iterator[Point]:  # fmt: skip
     """Train, yielding each new point of the curve: nothing is lost when the caller stops asking.
 
     start: a model trained elsewhere, to begin from; with accuracy_epochs = 0 it is diversified as it is.
     clock: told which phase is on
+    progress: told how the choice of a model goes, a line at a time
+    earlier: a run whose model is taken on, with its settings, in the place of a choice
     """
     check_fits(split, config)
+    clock = clock or Clock()
     with run.locked():
-        yield from locked_fit(run, split, config, start, clock or Clock())
+        if start is not None or not is_chosen(run, config):
+            yield from locked_fit(run, split, config, start, clock)
+            return
+        with clock.phase("choosing a model"):
+            scorer = model_of(run, split, config, progress, earlier)
+        yield from market_of(run, split, config, scorer, clock)
 
 
 def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None, clock: Clock) -> Iterator[Point]:
@@ -151,14 +166,24 @@ def fit_scores(run: Run, split: Split, config: TrainConfig, scorer: Scorer) -> I
     """The market on the scores of a model that is there already, yielding each new point of the curve."""
     check_fits(split, config)
     with run.locked():
-        maker, points = Exchange(run, split, config, None, scorer), list(run.curve.points)
-        if not points:
+        if not run.curve.points:
+            run.record_scorer(scorer)
+        yield from market_of(run, split, config, scorer, Clock())
+
+
+def market_of(run: Run, split: Split, config: TrainConfig, scorer: Scorer, clock: Clock) -> Iterator[Point]:
+    """The points of the market on a scorer: its own lists first, then along ρ."""
+    with clock.phase(config.method):
+        maker, points = Exchange(run, split, config, clock, scorer), list(run.curve.points)
+    if not points:
+        with clock.phase(config.method):
             _, own = maker.market.own
+        with clock.phase("validation metrics"):
             base = Point(ACCURACY, 0, *maker.measures({kind: lists.items for kind, lists in own.items()}))
-            run.record_scorer(base, scorer)
-            points.append(base)
-            yield base
-        yield from along_rho(run, config, points, maker, Clock())
+        run.append(base)
+        points.append(base)
+        yield base
+    yield from along_rho(run, config, points, maker, clock)
 
 
 def along_rho(run: Run, config: TrainConfig, points: list[Point], maker: "Exchange", clock: Clock) -> Iterator[Point]:
@@ -166,12 +191,15 @@ def along_rho(run: Run, config: TrainConfig, points: list[Point], maker: "Exchan
 
     The path is the same whatever points were added beside it: each of its points is solved from the one before.
     """
+    if maker.ruled is not None and not any(point.knob == 0 for point in points):
+        points.append(maker.point(0.0, Curve(tuple(points)), Curve(tuple(points)).base))
+        yield points[-1]
     base = Curve(tuple(points)).base
     floor, path = (1 - config.deepest) * base.valid["ndcg"], [base]
     made = {point.knob: point for point in points if point.phase == DIVERSITY}
     with clock.phase(config.method):
         # the first point made says where the path began, to the last bit; a model may know nothing and have no spread
-        first = next(iter(made), None) or FIRST_RHO * (maker.spread or 1.0)
+        first = next((knob for knob in made if knob), None) or FIRST_RHO * (maker.spread or 1.0)
     for number in range(config.diversity_epochs):
         rho = first * GROWTH**number
         point = made.get(rho)
@@ -205,17 +233,24 @@ class Exchange:
     """Where points of the market are made, from the scores of a run's base model, or of another that is given."""
 
     def __init__(
-        self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, scorer: Scorer | None = None
-    ) -> None:
+        self, run: Run, split: Split, config: TrainConfig, clock: Clock | None = None, scorer: Scorer | None = None,
+        rules: Bound | None = None,
+    ) -> None:  # fmt: skip
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
+        rules, held = rules or run.rules, Held.of(split)
         scorer = scorer or run.scorer(Rows.of(split.n_users))
+        if rules is not None:
+            scorer, held = shut(scorer, rules.blocked.items), held_within(held, rules.blocked)
         power = stake_of(split) if config.stake is None else config.stake
-        width = max(WIDTH, 2 * config.k)
-        finder = Finder(scorer, Held.of(split), stakes_of(split.train.matrix, power), width)
+        width = max(WIDTH, WIDER * config.k)
+        finder: Source = Finder(scorer, held, stakes_of(split.train.matrix, power), width)
+        if rules is not None:
+            finder = Allowed(finder, rules.blocked.items)
         exposure, n_users = exposure_weights(config.k, config.exposure), comm.place(split.n_users).whole
         level = config.level * n_users * float(exposure.sum()) / ONE / split.n_items
         bonus = Bonus(config.delta, level, config.steepness, n_users)
-        self.market = solving.Market(finder, slot_weights(config.k), exposure, bonus)
+        self.market = Market(finder, slot_weights(config.k), exposure, bonus)
+        self.ruled = None if rules is None else RuledMarket(self.market, rules)
         self.spread = self.market.spread
 
     def point(self, rho: float, curve: Curve, before: Point) -> Point:
@@ -223,23 +258,36 @@ class Exchange:
         began = time.perf_counter()
         with self.clock.phase("market"):
             kept = self.run.chosen(before, Rows.of(self.split.n_users))
-            _, start = self.market.own
-            if kept is not None:
-                start = {kind: self.market.lists(items) for kind, items in kept.lists.items()}
-            found = solving.solve(self.market, rho, start)
+            start = self.market.own[1]["valid"] if kept is None else self.market.lists(kept.lists["valid"])
+            chosen, gap = self.solved(rho, start)
         seconds = time.perf_counter() - began
-        chosen = Chosen(found.discount, {kind: lists.items for kind, lists in found.lists.items()})
         with self.clock.phase("validation metrics"):
             valid, test = self.measures(chosen.lists)
         number = 1 + max((point.epoch for point in curve.points if point.phase == DIVERSITY), default=0)
-        point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=found.gap)
+        point = Point(DIVERSITY, number, valid, test, knob=rho, seconds=seconds, gap=gap)
         with self.clock.phase("writing"):
             self.run.record_chosen(point, chosen)
         log.info(
             "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.1f%% of the gain from the optimum",
-            rho, valid["ndcg"], valid["coverage"], valid["gini"], 100 * found.gap,
+            rho, valid["ndcg"], valid["coverage"], valid["gini"], 100 * gap,
         )  # fmt: skip
         return point
+
+    def solved(self, rho: float, start: Lists) -> tuple[Chosen, float]:
+        """The lists for ρ, and how far they may be from the best; what rules ask for and do not get is said."""
+        if self.ruled is None:
+            found = solve(self.market, rho, start)
+            with self.clock.phase("certificate"):
+                certificate = certify(self.market, found)
+            return Chosen(
+                certificate.discount, {kind: lists.items for kind, lists in found.lists.items()}
+            ), certificate.gap
+        kept = solve_ruled(self.ruled, rho, start)
+        with self.clock.phase("certificate"):
+            proof = certify_ruled(self.ruled, kept)
+        lists = {kind: each.items for kind, each in kept.solution.lists.items()}
+        tell_unmet(self.ruled.bound, lists["all"], f"ρ = {rho:.4g}: ")
+        return Chosen(proof.discount, lists), proof.gap
 
     def measures(self, lists: Mapping[str, Array]) -> tuple[Measures, Measures]:
         """What lists of each kind give on validation and on the test."""
@@ -316,7 +364,7 @@ SCHEDULES = {"sequential": sequential, "alternating": alternating, "joint": join
 def converged(training: Training) -> bool:
     """Whether the last `patience` epochs brought no better validation nDCG, or there were enough."""
     epochs = [point.valid["ndcg"] for point in training.points]
-    if training.config.accuracy == "softmax":  # its step size goes to zero, so its end is a choice of its own
+    if training.config.model == "softmax":  # its step size goes to zero, so its end is a choice of its own
         return len(epochs) >= training.config.epochs
     best = epochs.index(max(epochs)) + 1 if epochs else 0
     return len(epochs) - best >= training.config.patience or len(epochs) >= training.config.epochs
@@ -340,7 +388,8 @@ def measure_both(model: MF, split: Split, k: int, other: int | None = None) -> t
 
 
 def check_fits(split: Split, config: TrainConfig) -> None:
-    """Data too small for what was asked."""
+    """Data too small for what was asked, or a model that several processes do not fit."""
+    check_processes(config)
     if comm.size() > 1 and split.train.share is None:
         raise ValueError("each of several processes trains on a share; give it split.of_process(rank, size)")
     n_users, n_valid, n_test = (int(comm.total(n)) for n in (split.n_users, len(split.valid), len(split.test)))
@@ -354,3 +403,4 @@ def check_fits(split: Split, config: TrainConfig) -> None:
         )
     if not n_valid or not n_test:
         raise ValueError("nothing is held out for validation or test: no user has three interactions; give more data")
+    check_choice(split, config)

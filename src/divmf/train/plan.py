@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from divmf.engine.threads import PART_BYTES, PARTS, part_bounds, threads
 from divmf.kernels.rows import rows_at_once
-from divmf.market.columns import KINDS, WIDTH
+from divmf.market.columns import KINDS, WIDER, WIDTH
 from divmf.models.config import TrainConfig
 from divmf.models.steps import batch_shape, is_large, n_steps_of
 
@@ -57,12 +57,12 @@ class Job:
     @property
     def item_table(self) -> int:
         """Bytes of all item vectors."""
-        return 4 * self.config.dim * self.items
+        return 4 * self.config.n_dims * self.items
 
     @property
     def samples(self) -> bool:
         """Whether the accuracy phase draws negatives."""
-        return self.config.accuracy in SAMPLED_LOSSES
+        return self.config.model in SAMPLED_LOSSES
 
     @property
     def steps(self) -> int:
@@ -94,7 +94,7 @@ def memory(job: Job) -> dict[str, Bytes]:
             "libraries": LIBRARIES,
             "interactions": (PAIR + STORED) * job.own_pairs,
             "id tables": ID * (job.users + job.items),  # of all users, until each process has its own
-            "vectors": 4 * job.config.dim * job.own_users + 2 * job.item_table,
+            "vectors": 4 * job.config.n_dims * job.own_users + 2 * job.item_table,
             "lists": 16 * job.config.k * job.own_users,
             "scores": scores(job),
         },
@@ -107,7 +107,7 @@ def standing(job: Job, vector_bytes: int, seen: bool = False) -> Bytes:
         "libraries": LIBRARIES,
         "interactions": (PAIR + MATRIX * (1 + seen)) * job.own_pairs,
         "id tables": ID * (job.own_users + job.items),
-        "vectors, gradients, Adam": vector_bytes * job.config.dim * (job.own_users + job.items),
+        "vectors, gradients, Adam": vector_bytes * job.config.n_dims * (job.own_users + job.items),
     }
 
 
@@ -116,9 +116,9 @@ def accuracy_only(job: Job) -> Bytes:
     if job.samples:
         rows, config = job.own_users + job.items, job.config
         if config.adam == "dense" or (config.adam is None and not is_large(job.users + job.items, config)):
-            return {"gradients": 4 * config.dim * rows}
+            return {"gradients": 4 * config.n_dims * rows}
         # values beside the moments, and the moments once more while they are written
-        return {"last steps of rows": 8 * rows, "rows side by side": 8 * config.dim * rows}
+        return {"last steps of rows": 8 * rows, "rows side by side": 8 * config.n_dims * rows}
     return {"sums of parts": sums_of_parts(job), "scores": scores(job)}
 
 
@@ -126,16 +126,16 @@ def curve_only(job: Job) -> Bytes:
     """What a diversity epoch, or a point of the market, adds."""
     config = job.config
     if job.curve_phase == "market":
-        width = min(job.items, max(WIDTH, 2 * config.k))
-        columns = (4 + 4 + 1) * (2 * width + len(KINDS) * config.k) + 16  # item, value, lists it may stand in; where
-        own = (4 + 4 + 1) * 2 * width + 16  # those of the model's own lists are kept
+        width = min(job.items, max(WIDTH, WIDER * config.k))
+        columns = (4 + 4 + 1) * (2 * width + config.k) + 16  # item, value, lists it may stand in; where
+        own = columns  # those of the model's own lists are kept
         lists = 2 * 4 * len(KINDS) * config.k  # and those of the point before
-        candidates = columns + own + lists + 16 + 4 * width + 4 * config.dim
+        candidates = columns + own + lists + 4 * width + 4 * config.n_dims
         return {"candidates": candidates * job.own_users, "exposure": 16 * 8 * job.items, "scores": scores(job)}
     kept = min(job.items, config.k + (config.unmask if config.unmask_policy != "none" else 0))
     return {
         "items kept in T": (4 * kept + 12) * job.own_users,
-        "gradient on its way": 4 * config.dim * job.own_users,
+        "gradient on its way": 4 * config.n_dims * job.own_users,
         "sums of parts": sums_of_parts(job),
         "scores": scores(job),
     }
@@ -168,7 +168,9 @@ def wire(job: Job) -> Bytes:
         rows, each = batch_shape(job.config)
         touched = min(job.items, rows * (1 + each))
         drawn = 4 * (1 + each) * rows  # which items they are
-        found["accuracy"] = round(job.steps * (summed * 4 * job.config.dim * touched + others / job.processes * drawn))
+        found["accuracy"] = round(
+            job.steps * (summed * 4 * job.config.n_dims * touched + others / job.processes * drawn)
+        )
     else:
         found["accuracy"] = round(summed * gradient)
     turns = POINT_TURNS * counts if job.curve_phase == "market" else gradient + counts

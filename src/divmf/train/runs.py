@@ -7,15 +7,14 @@ epochs.jsonl           a line an epoch: its point of the curve
 points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's discounts and lists (market);
                        000 is the model before diversifying
 points/adam.safetensors where the diversity phase begins with them: Adam's moments of that model
-tuned.json             settings chosen on validation, and what was tried
+models.json            the model that was chosen on validation, its settings, and what was tried
+tuned.json             of a softmax trained by epochs: settings chosen on validation, and what was tried
 state.safetensors      weights and optimiser after the last epoch, to resume from
 picked.json            the operating point chosen
 """
 
 import hashlib
-import importlib.metadata
 import json
-import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -30,7 +29,9 @@ from divmf.data.fingerprint import fingerprint
 from divmf.data.split import Split
 from divmf.data.stored import read_split, write_split
 from divmf.engine import comm
-from divmf.engine.files import append_line, damaged, write_json, write_text
+from divmf.engine.files import append_line, damaged, read_json, write_json, write_text
+from divmf.engine.versions import versions
+from divmf.market.bound import Bound
 from divmf.market.chosen import Chosen
 from divmf.models.config import TrainConfig
 from divmf.models.mf import MF
@@ -47,12 +48,13 @@ from divmf.models.weights import (
     write_tensors,
 )
 from divmf.ranking.curve import ACCURACY, Curve, Point
-from divmf.train.schema import CONFIG, POINT, TUNED, read_as, read_lines_as, whole_lines
+from divmf.train.schema import CHOICE, CONFIG, POINT, TUNED, Choice, read_as, read_lines_as, whole_lines
 
 # a run may be taken up again with other values of these: they say how far it goes and where, not what it is
 EXTENDABLE = ("diversity_epochs", "device")
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
-OURS = ("points", "ids.parquet", "interactions.parquet", "lock")
+FUNCTION = "a function"  # what a run begins from that has no parameters to keep
+OURS = ("points", "ids.parquet", "interactions.parquet", "rules.json", "lock")
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,16 @@ class Run:
 
     @classmethod
     def start(
-        cls, folder: str | Path, split: Split, config: TrainConfig, source: str = "", model: MF | Scorer | None = None
-    ) -> Self:
-        """A new run in an empty or absent folder, or the same run taken up again; model: what it begins from."""
+        cls, folder: str | Path, split: Split, config: TrainConfig, source: str = "", model: MF | Scorer | None = None,
+        rules: Bound | None = None,
+    ) -> Self:  # fmt: skip
+        """A new run in an empty or absent folder, or the same run taken up again.
+
+        model: what it begins from; rules: what its lists keep
+        """
         run = cls(Path(folder))
         settings = {
+            "rules": None if rules is None else rules.digest,
             "settings": asdict(config),
             "start": None if model is None else fingerprint_of_model(model),
             "data": {
@@ -97,6 +104,8 @@ class Run:
             (run.folder / "points").mkdir(parents=True, exist_ok=True)
         comm.meet()
         write_split(split, run.folder)
+        if rules is not None:
+            write_json(run.rules_file, rules.to_json())
         write_json(run.config_file, settings | {"versions": versions()})  # last: with it, the folder is a run
         return run
 
@@ -105,6 +114,21 @@ class Run:
         """Whether there is nothing in the folder, or nothing but what a run has written there before it was stopped."""
         there = self.folder.iterdir() if self.folder.exists() else iter(())
         return all(path.name in OURS or path.suffix == ".tmp" for path in there)
+
+    @property
+    def rules_file(self) -> Path:
+        """Where the rules are, as they were bound to the data."""
+        return self.folder / "rules.json"
+
+    @property
+    def rules(self) -> Bound | None:
+        """The rules that the run's lists keep; none where there are none."""
+        if not self.rules_file.exists():
+            return None
+        try:
+            return Bound.from_json(read_json(self.rules_file), self.sizes.users)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise damaged(self.rules_file, error) from error
 
     @property
     def config_file(self) -> Path:
@@ -130,13 +154,21 @@ class Run:
         except ValidationError as error:
             problem = error.errors()[0]
             name = ".".join(map(str, problem["loc"])) or "settings"
-            raise damaged(self.config_file, f"{name}: {problem['msg'].removeprefix('Value error, ')}") from error
+            raise damaged(
+                self.config_file, f"{name}: {problem['msg'].removeprefix('Value error, ').removeprefix('Input ')}"
+            ) from error
 
     @property
     def data(self) -> Mapping[str, Any]:
         """What the run says of its data: source, fingerprint, users, items."""
         facts: Mapping[str, Any] = read_as(self.config_file, CONFIG)["data"]
         return facts
+
+    @property
+    def began_from(self) -> str | None:
+        """A hash of the model that the run began from; none if it began from nothing."""
+        kept: str | None = read_as(self.config_file, CONFIG)["start"]
+        return kept
 
     @property
     def sizes(self) -> Sizes:
@@ -186,23 +218,36 @@ class Run:
     def scorer(self, rows: Rows | None = None) -> Scorer:
         """What the market's lists are made of: the model before diversifying; rows: of some users alone."""
         if not self.base_file.exists():
+            if read_as(self.config_file, CONFIG)["start"] != FUNCTION:
+                raise damaged(self.base_file, FileNotFoundError())
             raise ValueError(f"{self.folder}: the scores were a function's, which is not kept; call diversify again")
         found = read_tensors(self.base_file, rows, self.sizes)
         if "users" in found:
             return Factors.of(model_of(found, self.base_file))
-        try:
-            scorer = from_tensors(found)
-        except (KeyError, ValueError) as error:
-            raise damaged(self.base_file, error) from error
-        if (scorer.n_users, scorer.n_items) != self.sizes:
-            raise damaged(self.base_file, f"scores of {scorer.n_users:,} users for {scorer.n_items:,} items")
-        return scorer
+        return scorer_of(found, self.base_file, self.sizes)
 
-    def record_scorer(self, point: Point, scorer: Scorer) -> None:
-        """Keep what the market begins from, if it can be kept, and its point."""
+    def record_scorer(self, scorer: Scorer) -> None:
+        """Keep what the market begins from, if it can be kept."""
         if not isinstance(scorer, Blocks):
             write_tensors(self.base_file, tensors(scorer))
-        self.append(point)
+
+    @property
+    def models_file(self) -> Path:
+        """Where the model that was chosen is described, with all that was tried."""
+        return self.folder / "models.json"
+
+    @property
+    def choice(self) -> Choice | None:
+        """The model that was chosen, with its settings, and what was tried; none, if it was trained by epochs."""
+        if not self.models_file.exists():
+            return None
+        found: Choice = read_as(self.models_file, CHOICE)
+        return found
+
+    def record_model(self, scorer: Scorer, choice: Choice) -> None:
+        """Keep the model that was chosen: first its numbers, then what it is."""
+        self.record_scorer(scorer)
+        write_json(self.models_file, choice)
 
     def chosen(self, point: Point, rows: Rows | None = None) -> Chosen | None:
         """The lists of a point of the market; none for other points. rows: of some users alone."""
@@ -280,8 +325,8 @@ class Run:
         if len(lines) > len(kept):
             write_text(self.log_file, "".join(kept))
         state = read_tensors(self.state_file, rows, self.sizes)
-        if (width := model_of(state, self.state_file).dim) != self.config.dim:
-            raise damaged(self.state_file, f"vectors of {width}, the run has dim={self.config.dim}")
+        if (width := model_of(state, self.state_file).dim) != self.config.n_dims:
+            raise damaged(self.state_file, f"vectors of {width}, config.json says dim={self.config.n_dims}")
         check_moments(state, self.state_file)
         return state
 
@@ -325,7 +370,21 @@ class Run:
             raise ValueError(
                 f"{self.folder}: no operating point was picked yet; run `divmf pick {self.folder} --ndcg-drop 5%`"
             )
-        return Point.from_json(read_as(path, POINT))
+        point = Point.from_json(read_as(path, POINT))
+        if point.phase != ACCURACY and (point.epoch, point.knob) not in {(p.epoch, p.knob) for p in self.curve.points}:
+            raise damaged(path, f"{point.name} is not among the points of {self.log_file.name}")
+        return point
+
+
+def scorer_of(found: Mapping[str, Tensor], path: Path, sizes: Sizes) -> Scorer:
+    """The scorer that was kept in a file, if it is one of these users and items."""
+    try:
+        scorer = from_tensors(found)
+    except (KeyError, ValueError) as error:
+        raise damaged(path, error) from error
+    if (scorer.n_users, scorer.n_items) != sizes:
+        raise damaged(path, f"scores of {scorer.n_users:,} users for {scorer.n_items:,} items")
+    return scorer
 
 
 def check_moments(state: Mapping[str, Tensor], path: Path) -> None:
@@ -358,6 +417,8 @@ def check_same(run: Run, asked: Mapping[str, Any]) -> None:
         for name, value in settings.items()
         if name not in EXTENDABLE and asked["settings"].get(name) != value
     ]
+    if there.get("rules") != asked["rules"]:
+        raise ValueError(f"{run.folder} is a run with other rules; choose another folder with -o")
     if there.get("start") != asked["start"]:
         raise ValueError(f"{run.folder} is a run that began from another model; choose another folder with -o")
     if other:
@@ -369,17 +430,11 @@ def check_same(run: Run, asked: Mapping[str, Any]) -> None:
 def fingerprint_of_model(model: MF | Scorer) -> str:
     """A hash of the parameters a run begins from; of a function there are none."""
     if isinstance(model, Blocks):
-        return "a function"
+        return FUNCTION
     digest = hashlib.blake2b(digest_size=16)
     for tensor in (model.tensors() if isinstance(model, MF) else tensors(model)).values():
         digest.update(tensor.detach().cpu().contiguous().numpy().data)
     return digest.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """What the run was made with."""
-    names = ("divmf", "torch", "numpy", "numba", "polars", "scipy")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
 
 
 def optimiser_tensors(optimisers: Mapping[str, Any]) -> dict[str, Tensor]:

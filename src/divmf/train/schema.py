@@ -23,6 +23,7 @@ def complete(measures: dict[str, float]) -> dict[str, float]:
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Measured = Annotated[dict[str, Finite], AfterValidator(complete)]
 Number = Finite | Literal["inf", "-inf", "nan"]  # JSON knows no infinity
+Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]+$", max_length=64)]
 Count = Annotated[int, Field(ge=0, le=1 << 31)]
 
 
@@ -30,7 +31,7 @@ Count = Annotated[int, Field(ge=0, le=1 << 31)]
 class PointRow(TypedDict):
     """A line of epochs.jsonl, and picked.json."""
 
-    phase: str
+    phase: Literal["accuracy", "diversity"]
     epoch: Count
     valid: Measured
     test: Measured
@@ -45,7 +46,7 @@ class DataFacts(TypedDict):
     """Which data a run was made with."""
 
     source: str
-    fingerprint: str
+    fingerprint: Fingerprint
     users: Annotated[int, Field(ge=1)]
     items: Annotated[int, Field(ge=1)]
 
@@ -60,12 +61,23 @@ class ConfigFile(TypedDict):
 
 
 @with_config(KEPT)
+class LearntRow(TypedDict):
+    """How the model of a saved point was fitted, and how its market counts."""
+
+    name: str | None
+    settings: dict[str, Finite]
+    exposure: Literal["count", "attention"]
+    stake: Annotated[float, Field(ge=0, le=1)]
+
+
+@with_config(KEPT)
 class ModelFile(TypedDict):
     """model.json of a saved model."""
 
     k: Annotated[int, Field(ge=1)]
     point: PointRow
-    fingerprint: str
+    fingerprint: Fingerprint
+    learnt: LearntRow
 
 
 @with_config(KEPT)
@@ -76,6 +88,28 @@ class TunedFile(TypedDict):
     learning_rate: NotRequired[Finite]
 
 
+@with_config(KEPT)
+class TrialRow(TypedDict):
+    """A model that was fitted while one was chosen."""
+
+    model: str
+    settings: dict[str, Finite]
+    seconds: Finite
+    valid_ndcg: Finite
+
+
+@with_config(KEPT)
+class Choice(TypedDict):
+    """models.json: the model that was chosen, with its settings, and all that was tried."""
+
+    model: Annotated[str, Field(pattern="^(ials|ease|softmax|bpr|mse)$")]
+    settings: dict[str, Finite]
+    tried: list[TrialRow]
+    left_out: dict[str, str]
+    capped: bool
+
+
+CHOICE = TypeAdapter(Choice)
 POINT, CONFIG, MODEL = TypeAdapter(PointRow), TypeAdapter(ConfigFile), TypeAdapter(ModelFile)
 TUNED = TypeAdapter(TunedFile)
 
@@ -111,5 +145,5 @@ def fitting(path: Path, value: Any, kind: TypeAdapter[Any], where: str = "") -> 
         problem = error.errors()[0]
         place = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "literal")))
         rule = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        raise damaged(path, f"{where}{place or 'it'}: {rule}") from error
+        raise damaged(path, f"{where}{place}: {rule}" if place else f"{where}it {rule}") from error
     return value

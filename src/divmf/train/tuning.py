@@ -72,7 +72,7 @@ SEARCHES = (
 def tuned(run: Run, split: Split, config: TrainConfig) -> TrainConfig:
     """The settings with what the softmax loss needs and was not given: λ, then the learning rate with that λ."""
     wanted = [search for search in SEARCHES if getattr(config, search.name) is None]
-    if config.accuracy != "softmax" or not wanted or config.epochs == 0:
+    if config.model != "softmax" or not wanted or config.epochs == 0:
         return config
     # a run begun before learning rates were chosen keeps the one it was begun with
     if not run.tuned and not run.curve.points:

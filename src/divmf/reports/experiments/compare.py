@@ -3,7 +3,7 @@
 The knob of each method is chosen on validation, separately for each metric and loss; what is reported is the test.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,28 +48,49 @@ def one_line(curve: Curve) -> Curve:
     return Curve((curve.base, *(point for point in curve.frontier("gini").points if point is not curve.base)))
 
 
-NAMES = {"market": "exposure market", "divmf": "DivMF"}
+NAMES = {"market": "market", "divmf": "DivMF"}  # of the methods a run is made by
 
 
 def rivals(
     run: Run, width: int = 100, methods: Sequence[str] | None = None, seed: int = 0, also: Sequence[Run] = ()
 ) -> Iterator[Rival]:
-    """The run's own curve, then each reranker's on the `width` best candidates of the run's MF.
+    """The run's own curve, then each reranker's on the `width` best candidates of the run's model.
 
-    also: runs that diversify the same MF with another method (see `divmf.diversify`)
+    also: runs that diversify the same model with another method (see `divmf.diversify`). A reranker that is the method
+    of a run is left out: its curve is there.
     """
     for other in also:
         run.check_same_data(other)
+    called = names_of([run, *also])
     split, config, curve = run.split, run.config, run.curve
     base = Recommender.at(run, curve.base, split)
-    for each in (run, *also):
-        yield own_rival(each, split)
-    candidates, lowest = base.lists(min(width, split.n_items), seen="train"), lowest_of_parts(base.weights, split)
-    for name in METHODS if methods is None else methods:
+    for name, each in zip(called, (run, *also), strict=True):
+        yield own_rival(each, split, name)
+    candidates, lowest = base.lists(k=min(width, split.n_items), seen="train"), lowest_of_parts(base.scoring, split)
+    for name in reranked(METHODS if methods is None else methods, (run, *also)):
         yield rival_of(METHODS[name], candidates, split, config.k, seed, lowest)
 
 
-def own_rival(run: Run, split: Split) -> Rival:
+def reranked(methods: Iterable[str], runs: Sequence[Run]) -> list[str]:
+    """The rerankers that are not the method of one of the runs."""
+    own = {NAMES[run.config.method] for run in runs}
+    return [name for name in methods if name not in own]
+
+
+def names_of(runs: Sequence[Run]) -> list[str]:
+    """What runs are called beside each other: by their method, and by their folder too where methods are the same."""
+    folders = [run.folder.resolve() for run in runs]
+    if twice := [run.folder for number, run in enumerate(runs) if folders[number] in folders[:number]]:
+        raise ValueError(f"{twice[0]} is given twice; name each run once")
+    methods = [NAMES[run.config.method] for run in runs]
+    short = len({folder.name for folder in folders}) == len(folders)
+    return [
+        method if methods.count(method) == 1 else f"{method} ({folder.name if short else folder})"
+        for method, folder in zip(methods, folders, strict=True)
+    ]
+
+
+def own_rival(run: Run, split: Split, name: str) -> Rival:
     """The curve of a run; the market gets points where the losses of interest are crossed, as the rerankers do."""
     for loss in LOSSES:
         refine(run, split, run.config, ndcg_drop=loss)
@@ -77,9 +98,9 @@ def own_rival(run: Run, split: Split) -> Rival:
     spent = sum(point.seconds or 0.0 for point in curve.points if point.phase == "diversity")
 
     def lists(point: Point) -> TopK:
-        return Recommender.at(run, point, split).lists(k)
+        return Recommender.at(run, point, split).lists(k=k, seen="train+valid")
 
-    return Rival(NAMES[run.config.method], Curve(curve.operating), lists, spent)
+    return Rival(name, Curve(curve.operating), lists, spent)
 
 
 def rival_of(

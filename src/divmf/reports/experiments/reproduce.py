@@ -10,12 +10,12 @@ import polars as pl
 from divmf.data.interactions import Interactions
 from divmf.data.tables import write_table
 from divmf.engine.files import read_json, write_json
+from divmf.engine.versions import versions
 from divmf.ranking.curve import Curve, Point
 from divmf.reports.experiments.claims import Claim, Curves
 from divmf.reports.experiments.lab import Lab
 from divmf.reports.experiments.questions import CLAIMS
 from divmf.reports.experiments.recipe import QUESTIONS, Question, Recipe, read_question
-from divmf.train.runs import versions
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def claim_folder(folder: Path, dataset: str, recipe: Recipe, data: Interactions)
                 f"{folder} holds the results of other data or settings ({name} was {there.get(name)!r}, now"
                 f" {about[name]!r}); choose another folder with -o"
             )
-    elif folder.exists() and any(folder.iterdir()):
+    elif folder.exists() and any(each.suffix != ".tmp" for each in folder.iterdir()):  # killed calls leave those
         raise ValueError(f"{folder} is not empty and not a folder of `divmf reproduce`; choose another one with -o")
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, about)

@@ -1,0 +1,197 @@
+"""What arithmetic says about rules before anything is computed: contradictions, and floors that cannot be met."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.market.bound import MANY, Bound, Shop, Total
+
+log = logging.getLogger(__name__)
+SHOWN = 5  # of what cannot be met, so many are named one by one
+
+
+def checked(bound: Bound, shop: Shop, parts: Sequence[Total]) -> Bound:
+    """The rules with floors that are possible; an error where rules contradict each other."""
+    reach = Reach(bound, shop)
+    check_lists(bound, shop, reach)
+    check_sums(bound, shop, parts, reach)
+    floored = np.flatnonzero(bound.low > 0)
+    possible = reach.most(floored)
+    impossible = []
+    low = bound.low.copy()
+    for total, most in zip(floored.tolist(), possible.tolist(), strict=True):
+        if most < low[total]:
+            impossible.append(f"{bound.called(total)}: {low[total]:,} showings asked for, {reach.why(total, most)}")
+            low[total] = most
+    for line in impossible[:SHOWN]:
+        log.warning("%s", line)
+    if len(impossible) > SHOWN:
+        log.warning("%s further floors cannot be met; they are met as far as possible", f"{len(impossible) - SHOWN:,}")
+    return replace(bound, low=low, impossible=tuple(impossible))
+
+
+class Reach:
+    """Who can be shown what."""
+
+    def __init__(self, bound: Bound, shop: Shop) -> None:
+        self.bound, self.shop = bound, shop
+        self.n_users = int(comm.total(len(shop.user_ids)))
+        pairs = bound.blocked.pairs
+        out = shop.open_to if pairs is None or shop.is_open else bound.blocked.with_seen(shop.open_to)
+        self.matrix = out  # who may be shown what, or who may not
+        counts = comm.total(np.bincount(out.indices, minlength=out.shape[1]))
+        self.open_to = counts if shop.is_open else self.n_users - counts
+        self.open_to = np.where(bound.blocked.items, 0, self.open_to)
+        self.members = np.bincount(bound.totals, minlength=bound.n_totals)
+        # the fewest showings that any total of an item leaves it
+        self.room = np.minimum(self.open_to, self.tightest())
+
+    @property
+    def slots(self) -> int:
+        """How many slots there are to fill: a user with fewer than k items left has fewer."""
+        allowed = ~self.bound.blocked.items
+        inside = np.asarray(self.matrix.astype(bool) @ allowed.astype(np.float64)).astype(np.int64)
+        left = inside if self.shop.is_open else int(allowed.sum()) - inside
+        return int(comm.total(np.minimum(left, self.shop.k).sum()))
+
+    def tightest(self) -> Array:
+        """The lowest bound over the totals of each item.  (n_items,)"""
+        bound, room = self.bound, np.full(len(self.bound.offsets) - 1, MANY)
+        np.minimum.at(room, np.repeat(np.arange(len(room)), np.diff(bound.offsets)), bound.high[bound.totals])
+        return room
+
+    def most(self, totals: Array) -> Array:
+        """How many showings of some totals are possible, at the most.  (totals,) int64"""
+        bound, shop = self.bound, self.shop
+        by_items = np.zeros(bound.n_totals, dtype=np.int64)
+        np.add.at(by_items, bound.totals, np.repeat(self.room, np.diff(bound.offsets)))
+        limit = np.minimum(np.minimum(bound.per_list, shop.k), self.members)
+        found = np.minimum(by_items, self.n_users * limit)
+        if not shop.is_open:
+            met = np.zeros(bound.n_totals, dtype=np.int64)
+            np.add.at(met, bound.totals, np.repeat(self.n_users - self.open_to, np.diff(bound.offsets)))
+            sure = self.n_users * limit - met  # each item that a user has met takes at most one showing
+            doubtful = totals[(sure < bound.low)[totals]]
+        else:
+            doubtful = totals
+        if len(doubtful):
+            found[doubtful] = np.minimum(found[doubtful], self.by_users(doubtful, limit[doubtful]))
+        return np.asarray(found[totals])
+
+    def by_users(self, totals: Array, limit: Array) -> Array:
+        """Σ_u min(the limit in a list, the items of the total that are open to u).  (totals,)"""
+        bound, column = self.bound, np.full(self.bound.n_totals, -1)
+        column[totals] = np.arange(len(totals))
+        kept = column[bound.totals] >= 0
+        items = np.repeat(np.arange(len(bound.offsets) - 1), np.diff(bound.offsets))[kept]
+        shape = (len(bound.offsets) - 1, len(totals))
+        members = sparse.csr_array((np.ones(len(items)), (items, column[bound.totals[kept]])), shape=shape)
+        counts = sparse.csc_array(self.matrix.astype(bool).astype(np.float64) @ members)
+        found, n_local = np.zeros(len(totals), dtype=np.int64), self.matrix.shape[0]
+        for at in range(len(totals)):
+            known = counts.data[counts.indptr[at] : counts.indptr[at + 1]].astype(np.int64)
+            if self.shop.is_open:
+                found[at] = np.minimum(known, limit[at]).sum()
+            else:
+                size = self.members[totals[at]]
+                found[at] = np.minimum(size - known, limit[at]).sum() + (n_local - len(known)) * min(size, limit[at])
+        return comm.total(found)
+
+    def why(self, total: int, most: int) -> str:
+        """Why no more showings of a total are possible, in words."""
+        bound, size = self.bound, self.members[total]
+        items = "its item" if size == 1 else f"its {size:,} items"
+        if bound.rules[total] == "item":
+            items = "it"
+        inside = np.isin(np.arange(len(self.room)), self.items_of(total))
+        if not size:
+            return "none possible: all its items are left out by filter"
+        capacity = int(self.room[inside].sum())
+        if capacity <= most and (self.tightest()[inside] < self.open_to[inside]).any():
+            return f"at most {most:,} possible: that is the capacity of {items}"
+        if self.shop.is_open:
+            return f"at most {most:,} possible among the candidates"
+        users = self.open_users(total)
+        return f"at most {most:,} possible: {users:,} users have not met {items}"
+
+    def items_of(self, total: int) -> Array:
+        """The items of a total."""
+        bound = self.bound
+        items: Array = np.repeat(np.arange(len(bound.offsets) - 1), np.diff(bound.offsets))
+        return np.asarray(items[bound.totals == total])
+
+    def open_users(self, total: int) -> int:
+        """How many users have not met every item of a total."""
+        items = self.items_of(total)
+        met = np.asarray(self.matrix[:, items].astype(bool).sum(axis=1)).ravel()
+        return int(comm.total((met < len(items)).sum()))
+
+
+def check_lists(bound: Bound, shop: Shop, reach: Reach) -> None:
+    """Every user who has k items left without the rules has k with them."""
+    blocked, k = bound.blocked, shop.k
+    if not shop.is_open and not blocked.is_empty:
+        n_items = len(blocked.items)
+        met = shop.open_to.astype(bool)
+        before = n_items - np.diff(met.indptr)
+        out = reach.matrix.astype(bool)
+        inside = np.asarray(out @ (~blocked.items).astype(np.float64))
+        after = int((~blocked.items).sum()) - inside
+        short = np.flatnonzero((after < k) & (before >= k))
+        if len(short):
+            user = shop.user_ids[int(short[0])]
+            raise ValueError(
+                f"filter leaves {len(short):,} users (such as {user!r}: {int(after[short[0]])}) with fewer than k={k}"
+                " items; allow more, or choose a smaller k"
+            )
+    for rule in dict.fromkeys(bound.rules):
+        of = np.flatnonzero([each == rule for each in bound.rules])
+        if (bound.per_list[of] >= k).all():
+            continue
+        grouped = np.zeros(len(blocked.items), dtype=np.bool_)
+        member = np.isin(bound.totals, of)
+        grouped[np.repeat(np.arange(len(grouped)), np.diff(bound.offsets))[member]] = True
+        most = int(np.minimum(bound.per_list[of], reach.members[of]).sum()) + int((~grouped & ~blocked.items).sum())
+        if most < k:
+            raise ValueError(
+                f"groups.{rule}.per_list = {bound.per_list[of].min()} leaves room for {most} items in a list of k={k}:"
+                f" there are {len(of)} groups; choose a larger per_list or a smaller k"
+            )
+
+
+def check_sums(bound: Bound, shop: Shop, parts: Sequence[Total], reach: Reach) -> None:
+    """Floors of what does not overlap fit into all slots, and caps leave room for all of them."""
+    slots, every = reach.slots, reach.n_users * shop.k
+    open_items = ~bound.blocked.items
+    first = 0
+    for part in parts:
+        of = slice(first, first + len(part.names))
+        first += len(part.names)
+        low, high = bound.low[of], bound.high[of]
+        rule = {"item": "floor", "promote": "promote.share"}.get(part.rule, f"groups.{part.rule}.floor")
+        apart = np.bincount(part.items, minlength=len(open_items)).max(initial=0) <= 1
+        if apart and low.sum() > every:
+            raise ValueError(
+                f"{rule}: {int(low.sum()):,} showings asked for in all, more than the {every:,} slots of"
+                f" {reach.n_users:,} lists of k={shop.k}"
+            )
+        everything = np.zeros(len(open_items), dtype=np.bool_)
+        everything[part.items] = True
+        capped = apart and (high < MANY).any() and everything[open_items].all()
+        if capped and (room := possible_slots(reach, part, high)) < slots:
+            rule = "capacity" if part.rule == "item" else f"groups.{part.rule}.cap"
+            raise ValueError(
+                f"{rule}: all items together may have {room:,} showings, fewer than the {slots:,} slots of"
+                f" {reach.n_users:,} lists of k={shop.k}; raise it, or choose a smaller k"
+            )
+
+
+def possible_slots(reach: Reach, part: Total, high: Array) -> int:
+    """How many showings the caps of totals that do not overlap allow."""
+    by_items = np.bincount(part.of, reach.room[part.items], minlength=len(high)).astype(np.int64)
+    return int(np.minimum(by_items, high).sum())

@@ -1,0 +1,208 @@
+"""Solving the market with rules: bounds on totals of showings, limits in a list.
+
+    max  Σ_u a_u Σ_r w_r v_u,r + ρ Σ_i B_i(f_i) + ρ Σ_T g_T B_T(F_T)   with   low_T ≤ F_T ≤ high_T
+
+F_T is the number of showings of the items of total T. Users take turns as without rules, in three stages. First bounds
+are soft: a showing outside of one costs the more, the further outside it is, and after each round of turns multipliers
+take over what was paid (an augmented Lagrangian), so that the users who give way are those to whom it matters least.
+Then bounds are hard: what is full is out of reach, and the pay for a showing below a floor rises until somebody takes
+it. At last everybody takes turns within the bounds at no price at all, which only raises the objective.
+
+For any discounts d of items and p of totals,
+
+    D = Σ_u (the best list at d_i + Σ_T∋i p_T) + Σ_i max_x (ρ B_i(x) − d_i x)
+        + Σ_T max_{low ≤ x ≤ high} (ρ g_T B_T(x) − p_T x)
+
+is at least the objective of any lists that keep the rules.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.kernels.market import ONE, ONE_BITS, Columns
+from divmf.kernels.rules import Ruled, earned_by, pull_all, take_ruled_turns
+from divmf.market.bound import MANY, Bound
+from divmf.market.solve import SETTLED, Lists, Market
+
+HARD_SWEEPS = 8  # while the pay below a floor rises
+LAST_SWEEPS = 3  # within the bounds, at no price
+STIFF = 2.0  # a total that misses its bound by this many times of it is charged a spread of values
+CLOSE = 0.01  # the fraction of bounds by which totals may miss them when soft turns end
+RISE = 3.0  # how the pay below a floor grows from turn to turn
+BINDING = 1e6  # spreads: what a showing below a floor is worth where floors must hold
+
+
+@dataclass(eq=False)
+class Standing:
+    """One kind of lists under way: what is shown, and the multipliers of the bounds.
+
+    lists      with their exposure; counts (totals,) int64
+    floor, cap (totals,) float64: what a showing of a total is paid for the sake of its floor, and charged for its cap's
+    """
+
+    lists: Lists
+    counts: Array
+    floor: Array
+    cap: Array
+
+    def copy(self) -> "Standing":
+        """The same in memory of its own."""
+        return Standing(self.lists.copy(), self.counts.copy(), self.floor.copy(), self.cap.copy())
+
+
+@dataclass(frozen=True, eq=False)
+class RuledMarket:
+    """A market and the rules that its lists keep."""
+
+    market: Market
+    bound: Bound
+    no_levels: Array = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def scale(self) -> float:
+        """What a slot is worth to users, about: the unit of multipliers."""
+        return self.market.spread or 1.0
+
+    @property
+    def own_levels(self) -> Array:
+        """The exposure at which the bonus of each item ends, where items have targets of their own; else empty."""
+        if self.bound.target is None:
+            return self.no_levels
+        return self.bound.target * len(self.bound.target) * self.market.bonus.level
+
+    @property
+    def limits(self) -> Array:
+        """How many of a total one list may hold.  (totals,)"""
+        return np.minimum(self.bound.per_list, len(self.market.slots))
+
+    def ruled(self, rho: float, standing: Standing, hard: bool, step: Array | None = None) -> Ruled:
+        """The rules as the turns take them."""
+        bound, bonus = self.bound, self.market.bonus
+        width = np.where(bound.high < MANY, bound.high, bound.low)
+        soft = self.scale / (STIFF * width + 1.0)
+        several = np.bincount(bound.totals, minlength=bound.n_totals) > 1
+        limited = bool((self.limits < len(self.market.slots)).any()) or (
+            hard and bool((several & (bound.high < MANY)).any())
+        )
+        return Ruled(
+            bound.offsets, bound.totals, bound.low, bound.high, self.limits, standing.floor, standing.cap,
+            soft if step is None else step, bound.level, rho * bound.weight, self.own_levels, rho, bonus.steepness,
+            bonus.delta, hard, limited,
+        )  # fmt: skip
+
+    def standing(self, lists: Lists) -> Standing:
+        """Lists with their totals, no multipliers yet."""
+        none = np.zeros(self.bound.n_totals)
+        counts = comm.total(self.bound.counted(lists.items))
+        return Standing(lists.copy(), np.asarray(counts), none, none.copy())
+
+    def nobody(self) -> Lists:
+        """Lists that hold nothing."""
+        items = np.full((len(self.market.finder.weights), len(self.market.slots)), -1, dtype=np.int32)
+        return Lists(items, np.zeros(self.market.finder.n_items, dtype=np.int64))
+
+    def turns(self, columns: Columns, kind: int, rho: float, at: Standing, rules: Ruled) -> int:
+        """Everybody takes a turn, process after process; how many lists changed."""
+        terms, changed, pull = self.market.terms(rho), 0, np.empty(self.bound.n_totals)
+        lists = at.lists
+        for process in range(comm.size()):
+            if comm.rank() == process:
+                pull_all(at.counts, rules, pull)
+                changed = take_ruled_turns(
+                    columns, kind, 0, len(lists.items), terms, rules, lists.exposed, at.counts, pull, lists.items
+                )
+            comm.broadcast(lists.exposed, process)
+            comm.broadcast(at.counts, process)
+        return int(comm.total(changed))
+
+    def pulls(self, rho: float, at: Standing) -> Array:
+        """p: what a showing of each total is worth as multipliers and bonus say.  (totals,)"""
+        pull = np.empty(self.bound.n_totals)
+        pull_all(at.counts, self.ruled(rho, at, True, np.zeros(self.bound.n_totals)), pull)
+        return pull
+
+    def over_items(self, per_total: Array) -> Array:
+        """The sum over the totals of each item.  (totals,) → (n_items,)"""
+        found = np.zeros(self.market.finder.n_items)
+        np.add.at(found, np.repeat(np.arange(len(found)), np.diff(self.bound.offsets)), per_total[self.bound.totals])
+        return found
+
+    def item_discount(self, rho: float, lists: Lists) -> Array:
+        """What one more showing of each item would earn by its own bonus.  (n_items,)"""
+        if self.bound.target is None:
+            return self.market.left_to_earn(rho, lists)
+        bonus, levels = self.market.bonus, self.own_levels
+        shown = lists.exposed / ONE
+        with np.errstate(divide="ignore"):
+            height = bonus.steepness * np.log(levels / (shown + bonus.delta))
+        return np.asarray(rho * np.logaddexp(0, height) / bonus.steepness)
+
+    def discount(self, rho: float, at: Standing) -> Array:
+        """What one more showing of each item is worth, rules counted.  (n_items,)"""
+        return self.item_discount(rho, at.lists) + self.over_items(self.pulls(rho, at))
+
+    def misses(self, at: Standing) -> Array:
+        """How many showings totals lack (positive) or have too many (negative).  (totals,)"""
+        return np.asarray(np.maximum(self.bound.low - at.counts, 0) - np.maximum(at.counts - self.bound.high, 0))
+
+    def most_over_items(self, per_total: Array) -> Array:
+        """The largest over the totals of each item, 0 for none.  (totals,) → (n_items,)"""
+        found = np.zeros(self.market.finder.n_items)
+        np.maximum.at(
+            found, np.repeat(np.arange(len(found)), np.diff(self.bound.offsets)), per_total[self.bound.totals]
+        )
+        return found
+
+    def soften(self, columns: Columns, kind: int, rho: float, at: Standing, sweeps: int) -> float:
+        """Turns with soft bounds, multipliers following, until hardly a list changes; the fraction changed first."""
+        n_users, first = comm.place(len(at.lists.items)).whole, 0.0
+        width = np.maximum(np.where(self.bound.high < MANY, self.bound.high, self.bound.low), 1)
+        bounded = (self.bound.low > 0) | (self.bound.high < MANY)
+        most = 4 * self.scale * float(self.market.slots[0])
+        for _ in range(sweeps):
+            rules = self.ruled(rho, at, False)
+            changed = self.turns(columns, kind, rho, at, rules)
+            first = first or changed / n_users
+            low, high = (np.where(bounded, edge - at.counts, 0) for edge in (self.bound.low, self.bound.high))
+            at.floor = np.clip(at.floor + rules.step * low, 0.0, most) * (self.bound.low > 0)
+            at.cap = np.clip(at.cap - rules.step * high, 0.0, most) * (self.bound.high < MANY)
+            off = float(np.max(np.abs(self.misses(at)) / width, initial=0.0))
+            if changed <= SETTLED * n_users and off <= CLOSE:
+                break
+        return first
+
+    def harden(self, columns: Columns, kind: int, rho: float, at: Standing) -> None:
+        """Turns with hard bounds: what is full is out of reach, the pay below a floor rises until somebody takes it."""
+        pay = np.maximum(at.floor, 0.1 * self.scale)
+        for _ in range(HARD_SWEEPS):
+            changed = self.turns(columns, kind, rho, at, self.ruled(rho, at, True, pay))
+            if not (at.counts < self.bound.low).any() or (not changed and pay.max(initial=0) > 1e3 * self.scale):
+                break
+            pay = pay * RISE
+        self.polish(columns, kind, rho, at)
+
+    def polish(self, columns: Columns, kind: int, rho: float, at: Standing) -> None:
+        """Turns within the bounds at no price: the objective only rises, and what is met stays met."""
+        none = np.zeros(self.bound.n_totals)
+        free = replace(at, floor=none, cap=none)
+        rules = self.ruled(rho, free, True, np.full(self.bound.n_totals, BINDING * self.scale))
+        for _ in range(LAST_SWEEPS):
+            if not self.turns(columns, kind, rho, free, rules):
+                break
+
+    def value(self, columns: Columns, rho: float, at: Standing) -> float:
+        """The objective of lists that are among the candidates."""
+        bound, bonus = self.bound, self.market.bonus
+        value = self.market.value(columns, rho, at.lists)
+        if bound.target is not None:
+            shown = at.lists.exposed >> ONE_BITS
+            plain = bonus.sums[shown] + (at.lists.exposed & (ONE - 1)) / ONE * bonus.table[shown]
+            own = np.empty(len(shown))
+            earned_by(self.own_levels, shown, bonus.steepness, bonus.delta, own)
+            value += rho * float(own.sum() - plain.sum())
+        earned = np.empty(bound.n_totals)
+        earned_by(bound.level, at.counts, bonus.steepness, bonus.delta, earned)
+        return value + rho * float((bound.weight * earned).sum())

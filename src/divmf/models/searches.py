@@ -1,0 +1,289 @@
+"""How each kind of model looks for its settings: from small and fast to large and slow, each trial written down.
+
+A search is a generator: it says what it would do next, what that costs, and in which of its stages it is; asked again,
+it does it. Costs are counted, not timed: the operations of a trial at the pace of one thread of a usual machine. So
+what is tried does not depend on how busy the machine is.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from scipy import sparse
+
+from divmf.data.split import Split
+from divmf.engine.arrays import Array
+from divmf.models.accuracy import valid_ndcg
+from divmf.models.ease import check_memory, ease, gram
+from divmf.models.ials import STEPS as IALS_STEPS
+from divmf.models.ials import ials
+from divmf.models.scorer import Factors, ItemItem, Scorer
+from divmf.models.softmax import STEPS, softmax
+
+log = logging.getLogger(__name__)
+
+TIE = 0.002  # of the best nDCG: how much may be lost for a model with fewer numbers
+WORTH = 0.005  # of the nDCG: what twice the dimensions must bring for the search to go on to four times
+DIMS = (32, 64, 128, 256, 512)
+IALS_EPOCHS, WARM_EPOCHS = 8, 4  # of a trial from chance, and of one from the vectors of the best trial so far
+SOFTMAX_DIMS = (64, 128)
+IALS_START = (0.1, 0.01)  # weight of what was not met, and λ
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One model that was fitted: which, how long it took, and how accurate it is on validation."""
+
+    name: str
+    settings: Mapping[str, float]
+    seconds: float
+    ndcg: float
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A trial with what it made: the scorer, and the nDCG of each user."""
+
+    trial: Trial
+    scorer: Scorer
+    users: Array
+
+    @property
+    def size(self) -> int:
+        """How many numbers the model holds."""
+        if isinstance(self.scorer, ItemItem):
+            return int(self.scorer.weights.size)
+        assert isinstance(self.scorer, Factors)
+        return self.scorer.users.size + self.scorer.items_t.size
+
+    def beats(self, other: "Found") -> bool:
+        """Whether it is at least as small and at least as accurate."""
+        return self.size <= other.size and self.trial.ndcg >= other.trial.ndcg
+
+
+@dataclass(eq=False)
+class Bench:
+    """Where models are tried: the data, and what was found so far.
+
+    dim, l2   the length of vectors, and λ of EASE, where they are given
+    """
+
+    split: Split
+    k: int
+    seed: int
+    progress: Callable[[Trial], None] | None = None
+    dim: int | None = None
+    l2: float | None = None
+    tried: list[Trial] = field(default_factory=list)
+    best: dict[str, Found] = field(default_factory=dict)
+    # those that may win: within TIE of the best, and none both larger and less accurate than another
+    close: list[Found] = field(default_factory=list)
+
+    def trial(self, name: str, settings: Mapping[str, float], fit: Callable[[], Scorer]) -> Found:
+        """Fit a model, measure it, write it down."""
+        began = time.perf_counter()
+        scorer = fit()
+        users = valid_ndcg(scorer, self.split, self.k)
+        mean = float(f"{users.mean():.12g}")
+        found = Found(Trial(name, dict(settings), time.perf_counter() - began, mean), scorer, users)
+        self.tried.append(found.trial)
+        log.info("%s %s: validation nDCG %.4f, %.1f s", name, told(settings), mean, found.trial.seconds)
+        if self.progress is not None:
+            self.progress(found.trial)
+        if name not in self.best or mean > self.best[name].trial.ndcg:
+            self.best[name] = found
+        floor = (1 - TIE) * max(each.trial.ndcg for each in self.best.values())
+        if not any(each.beats(found) for each in self.close):
+            self.close = [each for each in self.close if not found.beats(each)] + [found]
+        self.close = [each for each in self.close if each.trial.ndcg >= floor]
+        return found
+
+    def dims_of(self, usual: tuple[int, ...]) -> list[int]:
+        """The dimensions to try: the one given, or the usual ones that the data has room for."""
+        smallest = min(self.split.n_users, self.split.n_items)
+        return [dim for dim in usual if dim == usual[0] or dim < smallest] if self.dim is None else [self.dim]
+
+    @property
+    def winner(self) -> Found:
+        """Of the most accurate and those that are as good as it, the one with the fewest numbers."""
+        return min(self.close, key=lambda found: (found.size, -found.trial.ndcg))
+
+
+class Next(NamedTuple):
+    """What a search would do next: its cost in counted seconds, and in which of its stages it is."""
+
+    seconds: float
+    stage: int
+
+
+# A search says what it would do next; when it is asked again, it does it.
+Search = Iterator[Next]
+
+
+def told(settings: Mapping[str, float]) -> str:
+    """Settings in a line."""
+    return ", ".join(f"{name} {value:.3g}" for name, value in settings.items())
+
+
+def walk(start: tuple[float, ...], factor: float, trial: Callable[[tuple[float, ...]], float]) -> Iterator[None]:
+    """From a place to whichever of its neighbours is better, to where none is.
+
+    Yields before every trial. A direction that was good is tried first the next time.
+    """
+    tried, steps = {key_of(start)}, neighbours(len(start), factor)
+    yield
+    best, value, going = start, trial(start), True
+    while going:
+        going = False
+        for step in list(steps):
+            place = tuple(setting * by for setting, by in zip(best, step, strict=True))
+            if key_of(place) in tried:
+                continue
+            tried.add(key_of(place))
+            yield
+            found = trial(place)
+            if found > value:
+                best, value, going = place, found, True
+                steps.remove(step)
+                steps.insert(0, step)
+                break
+
+
+def neighbours(settings: int, factor: float) -> list[tuple[float, ...]]:
+    """What settings are multiplied with: one more, one less; of two, also the one more and the other less."""
+    powers = [(1,), (-1,)] if settings == 1 else [(0, 1), (0, -1), (1, -1), (-1, 1), (1, 0), (-1, 0)]
+    return [tuple(factor**power for power in each) for each in powers]
+
+
+def key_of(place: tuple[float, ...]) -> tuple[float, ...]:
+    """The same for places that differ by rounding only."""
+    return tuple(float(f"{setting:.6g}") for setting in place)
+
+
+def lists_cost(met: sparse.csr_array, dim: int) -> float:
+    """Counted seconds of everybody's scores by vectors, and of the best of them."""
+    return 5e-11 * met.shape[0] * met.shape[1] * (dim + 32)
+
+
+def ials_cost(met: sparse.csr_array, dim: int, epochs: int) -> float:
+    """Counted seconds of a trial of iALS."""
+    pairs, rows = 4e-10 * met.nnz * dim, 1.2e-10 * sum(met.shape) * dim**2
+    return IALS_STEPS * ((2 * epochs + 4) * pairs + (epochs + 2) * rows) + lists_cost(met, dim)
+
+
+def ease_cost(met: sparse.csr_array) -> float:
+    """Counted seconds of a trial of EASE: an inverse, and everybody's scores."""
+    return 1.2e-11 * met.shape[1] ** 3 + 2e-10 * met.nnz * met.shape[1]
+
+
+def softmax_cost(met: sparse.csr_array, dim: int) -> float:
+    """Counted seconds of a trial of the softmax from vectors that are there."""
+    return 1e-10 * STEPS * met.shape[0] * met.shape[1] * dim + lists_cost(met, dim)
+
+
+def ials_search(bench: Bench) -> Search:
+    """iALS: weight of what was not met, and λ, with few dimensions; then more dimensions, as long as they help.
+
+    Each trial begins from the best vectors so far.
+    """
+    met = bench.split.train.matrix
+    start: Factors | None = None
+
+    def epochs_at(dim: int) -> int:
+        return IALS_EPOCHS if start is None or start.users.shape[1] < dim else WARM_EPOCHS
+
+    def at(dim: int, place: tuple[float, ...]) -> float:
+        nonlocal start
+        alpha, l2 = place
+        settings, epochs = {"dim": dim, "alpha": alpha, "l2": l2}, epochs_at(dim)
+        found = bench.trial("ials", settings, lambda: ials(met, dim, alpha, l2, epochs, bench.seed, start))
+        assert isinstance(found.scorer, Factors)
+        if bench.best["ials"] is found or epochs == IALS_EPOCHS:
+            start = found.scorer
+        return found.trial.ndcg
+
+    before = 0.0
+    for stage, dim in enumerate(bench.dims_of(DIMS)):
+        held = bench.best.get("ials")
+        place = IALS_START if held is None else (held.trial.settings["alpha"], held.trial.settings["l2"])
+        factor = 2.0 if held is None else math.sqrt(2)
+        for number, _ in enumerate(walk(place, factor, partial(at, dim))):
+            # with twice the dimensions the settings are looked for once around, with more they stay
+            if before and (number > len(neighbours(2, factor)) or (number and stage > 1)):
+                break
+            yield Next(ials_cost(met, dim, epochs_at(dim)), max(0, stage - 1))
+        now = max(trial.ndcg for trial in bench.tried if trial.name == "ials" and trial.settings["dim"] == dim)
+        if before and now < (1 + WORTH) * before:
+            return
+        before = max(now, before)
+
+
+def ease_search(bench: Bench) -> Search:
+    """EASE: λ from four times the mean popularity of an item on, to where half and double are no better."""
+    met = bench.split.train.matrix
+    check_memory(met.shape[1])
+    cost = ease_cost(met)
+    between: Array | None = None
+
+    def at(place: tuple[float, ...]) -> float:
+        nonlocal between
+        between = gram(met) if between is None else between
+        return bench.trial("ease", {"l2": place[0]}, lambda: ease(met, place[0], between)).trial.ndcg
+
+    popularity = max(1.0, met.nnz / met.shape[1])
+    if bench.l2 is not None:
+        yield Next(cost, 0)
+        at((bench.l2,))
+        return
+    for number, _ in enumerate(walk((2.0 ** round(math.log2(4 * popularity)),), 2.0, at)):
+        yield Next(cost, min(number, 1))
+
+
+def softmax_search(bench: Bench) -> Search:
+    """Softmax from iALS of the best settings: λ with 64 dimensions, then with 128.
+
+    The best λ grows with the interactions of a user; the first is what five datasets suggest, in steps of √2.
+    """
+    met = bench.split.train.matrix
+    place, before = (2 ** (round(2 * math.log2(1.25 * (met.nnz / met.shape[0]) ** 0.6)) / 2),), 0.0
+    for stage, dim in enumerate(bench.dims_of(SOFTMAX_DIMS)):
+        start: Factors | None = None
+
+        def at(place: tuple[float, ...], dim: int = dim) -> float:
+            nonlocal start
+            weights = ials_settings(bench)
+            if start is None:
+                start = ials(met, dim, weights["alpha"], weights["l2"], IALS_EPOCHS, bench.seed)
+            settings = {"dim": dim, "l2": place[0], "pairs": met.nnz / met.shape[0]}
+            settings |= {f"ials_{name}": value for name, value in weights.items()}
+            begins = start
+            found = bench.trial("softmax", settings, lambda: softmax(bench.split.train, begins, place[0]))
+            return found.trial.ndcg
+
+        for number, _ in enumerate(walk(place, math.sqrt(2), at)):
+            if before and number:  # λ stays what it was with fewer dimensions
+                break
+            cost = softmax_cost(met, dim) + (0 if start else ials_cost(met, dim, IALS_EPOCHS))
+            yield Next(cost, stage + 1 if number or stage else 0)
+        now = bench.best["softmax"].trial
+        if before and now.ndcg < (1 + WORTH) * before:
+            return
+        before, place = now.ndcg, (now.settings["l2"],)
+
+
+def ials_settings(bench: Bench) -> dict[str, float]:
+    """The weights and λ of the best iALS so far, or the usual ones."""
+    found = bench.best.get("ials")
+    return dict(zip(("alpha", "l2"), IALS_START, strict=True)) if found is None else {
+        name: found.trial.settings[name] for name in ("alpha", "l2")
+    }  # fmt: skip
+
+
+# in the order in which they begin, the fastest first
+ARMS: Mapping[str, Callable[[Bench], Search]] = {
+    "ials": ials_search, "ease": ease_search, "softmax": softmax_search,
+}  # fmt: skip

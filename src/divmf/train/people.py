@@ -1,0 +1,101 @@
+"""Lists for people who were not in training: folded into the model, then the best response at the run's discounts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from divmf.data.histories import Histories
+from divmf.data.split import Split
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.market.chosen import Chosen
+from divmf.market.offer import Offer, respond_to
+from divmf.market.stakes import stake_of, stakes_of
+from divmf.models.accuracy import best_items, scores_of
+from divmf.models.config import TrainConfig
+from divmf.models.fold_in import Known, fold_in
+from divmf.models.scorer import Factors, Scorer
+from divmf.models.steps import batch_shape, is_large, n_steps_of
+from divmf.ranking.lists import TopK
+from divmf.train.runs import Run
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """How the model of an operating point was fitted, and how its market counts: what somebody new is served by.
+
+    name       the kind of model, and settings as `fold_in` reads them; none of a model that was given
+    exposure   what a showing counts (`--exposure`)
+    stake      how much more the scores of active users count, as a power
+    """
+
+    name: str | None = None
+    settings: Mapping[str, float] = field(default_factory=dict)
+    exposure: str = "count"
+    stake: float = 0.0
+
+    @classmethod
+    def of(cls, run: Run, split: Split) -> Self:
+        """As the run has it."""
+        config = run.config
+        stake = (stake_of(split) if config.stake is None else config.stake) if config.method == "market" else 0.0
+        if run.choice is not None:
+            return cls(run.choice["model"], run.choice["settings"], config.exposure, stake)
+        if run.began_from is not None:
+            return cls(None, {}, config.exposure, stake)
+        return cls(config.model, settings_by_epochs(config, split, run.tuned), config.exposure, stake)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is written to disk."""
+        return {"name": self.name, "settings": dict(self.settings), "exposure": self.exposure, "stake": self.stake}
+
+
+def settings_by_epochs(config: TrainConfig, split: Split, tuned: Mapping[str, Any]) -> dict[str, float]:
+    """What `fold_in` has to know of a model that was trained by epochs."""
+    n_users, n_pairs = (comm.place(count).whole for count in (split.n_users, len(split.train)))
+    if config.model == "softmax":
+        l2 = tuned.get("l2", config.l2)
+        return {"l2": 1.0 if l2 is None else l2, "l2_power": config.l2_power, "pairs": n_pairs / n_users}
+    rows_alone = is_large(n_users + split.n_items, config) if config.adam is None else config.adam == "rows"
+    _, each = batch_shape(config)
+    steps = 0 if rows_alone else n_steps_of(n_pairs, config)
+    return {"l2": config.decay, "negatives": config.negatives, "steps": steps, "each": each}
+
+
+def folded(scorer: Scorer, learnt: Learnt, people: Histories) -> Scorer:
+    """The scorer of people with such histories."""
+    if learnt.name is None and isinstance(scorer, Factors):
+        raise ValueError(
+            "the vectors were trained elsewhere, and how is not known, so nobody can be folded in; fold them in there,"
+            " or train here"
+        )
+    return fold_in(Known(scorer, learnt.name or "ease", learnt.settings), people.met)
+
+
+def lists_of(
+    scorer: Scorer, learnt: Learnt, chosen: Chosen | None, split: Split, people: Histories, k: int, slots: int,
+    out: Array | None = None,
+) -> TopK:  # fmt: skip
+    """The lists of people with such histories, without what is in them.
+
+    chosen   the point of the market, whose discounts count; none for the model alone
+    slots    of the lists that the market was solved with
+    out      (n_items,) bool: items that nobody may be shown
+    """
+    theirs = folded(scorer, learnt, people)
+    everybody = np.arange(len(people))
+    if chosen is None:
+        penalty = None if out is None else np.where(out, np.float32(-np.inf), np.float32(0))
+        items = best_items(theirs, people.met, k, everybody, penalty)
+    else:
+        offer = Offer.of(chosen.discount, slots, learnt.exposure)
+        items = respond_to(theirs, people.met, offer, weights_of(people, split, learnt.stake), k, out)
+    return TopK(items, scores_of(theirs, everybody, items), people.user_ids, split.item_ids)
+
+
+def weights_of(people: Histories, split: Split, stake: float) -> Array:
+    """How much the scores of new people count beside those of the people of the training."""
+    n_users, n_pairs = (comm.place(count).whole for count in (split.n_users, len(split.train)))
+    return stakes_of(people.met, stake, n_pairs / n_users)
