@@ -107,8 +107,8 @@ def summary(folder: Path) -> str:
     sets = "; ".join(f"k = {k}: {', '.join(names)}" for k, names in of_k.items() if names)
     bases = ", ".join(dict.fromkeys(base for _, base, _ in tables(folder)))
     return (
-        f"Of {len(cells)} cells ({sets}; models {bases}; {seeds} seed{'s' if seeds > 1 else ''}; three metrics; losses of"
-        f" 5, 10, 20 and 40%), the market is clearly best on the same model in {counts['best']}, not distinguishable"
+        f"Of {len(cells)} cells ({sets}; models {bases}; {seeds} seed{'s' if seeds > 1 else ''}; three metrics; losses"
+        f" of 5, 10, 20 and 40%), the market is clearly best on the same model in {counts['best']}, not distinguishable"
         f" from the best in {counts['tied']} and behind in {counts['behind']}; not every model and method is made on"
         " every dataset, and the page says which."
     )
