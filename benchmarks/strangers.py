@@ -77,10 +77,10 @@ def recommender(scorer: Factors, split: Split) -> Recommender:
 
 def reranked(model: Recommender, split: Split) -> Points:
     """The curve of `divmf rerank` on lists in a CSV, for some ρ; it ends as the others do."""
-    found = [(0.0, *measured(model.lists(k=K), split.test.matrix))]
+    found = [(0.0, *measured(model.lists(k=K, seen="train+valid"), split.test.matrix))]
     with tempfile.TemporaryDirectory() as name:
         wide, lists = Path(name) / "wide.csv", Path(name) / "lists.csv"
-        model.lists(k=WIDTH).frame.select("user_id", "item_id", "score").write_csv(wide)
+        model.lists(k=WIDTH, seen="train+valid").frame.select("user_id", "item_id", "score").write_csv(wide)
         for rho in RHOS:
             command = ["rerank", str(wide), "-k", str(K), "--set", f"rho={rho}", "-o", str(lists), "-q"]
             subprocess.run([sys.executable, "-m", "divmf", *command], check=True, stdout=subprocess.DEVNULL)
