@@ -44,11 +44,13 @@ def demo(
     own = NAMES[config.method]
     chosen = {name: Recommender.at(run, point, split) for name, point in (("model", curve.base), (own, picked))}
     rivals = reranker_curves(out, chosen["model"].lists(k=WIDTH, seen="train"), split, run)
+    ruled = rules_at_work(out, output, data, split, run, picked, seed)
     report = output / "report.html"
     run_report(
         report, curve, picked, {name: each.lists(seen="train+valid") for name, each in chosen.items()}, split, config.k,
         f"divmf demo -o {output} --seed {seed}", rivals,
         valid_lists={name: each.lists(seen="train") for name, each in chosen.items()}, run=run.folder,
+        more=[ruled],
     )  # fmt: skip
     points = {f"{base_name(run)}, the model": curve.base, own: picked}
     points |= {name: found.best_within(LOSS, "gini") for name, found in rivals.items()}
@@ -64,6 +66,37 @@ def demo(
     out.result(
         {"report": str(report), "run": str(run.folder), "base": curve.base.to_json(), "picked": picked.to_json()}
     )
+
+
+RULES = """[capacity]                # a full item is in nobody's list
+column = "seats"
+
+[groups.seller]           # every seller has a hundredth of all slots
+floor = "1%"
+"""
+
+
+def rules_at_work(out: Out, output: Path, data: Any, split: Any, run: Any, picked: Any, seed: int) -> Any:
+    """The lists of the picked point under rules of a shop, as a section; the catalog and the rules are written, too."""
+    from divmf.data.synthetic import shop_of
+    from divmf.data.tables import write_table
+    from divmf.engine.files import write_text
+    from divmf.market.rules import Rules
+    from divmf.reports.rules import rules_section
+    from divmf.train.ruling import lists_under
+
+    catalog, file = shop_of(data, seed), output / "rules.toml"
+    write_table(catalog, output / "items.csv")
+    write_text(file, RULES)
+    with out.progress("rules of a shop", None):
+        made, bound, ndcg = lists_under(run, split, picked, Rules.read(file, catalog))
+    without = run.chosen(picked)
+    title = "Items have so many seats, and every seller was promised a hundredth of all slots."
+    out.note(
+        f"the same lists under rules: divmf recommend {run.folder} --rules {file} --catalog {output / 'items.csv'}"
+        " -o lists.csv"
+    )
+    return rules_section(bound, without.lists["all"], made.lists["all"], ndcg, title)
 
 
 def reranker_curves(out: Out, candidates: Any, split: Any, run: Any) -> dict[str, Any]:

@@ -110,6 +110,24 @@ def marketplace(users: int = 2000, items: int = 1000, interactions: int = 60_000
     )
 
 
+SELLERS, SEATS = 20, (20, 120)  # how many sellers a marketplace has, and between which numbers of seats an item
+
+
+def shop_of(data: Interactions, seed: int = 0) -> pl.DataFrame:
+    """A catalog for a synthetic marketplace: item_id, title, seller and seats, which popular items have no more of.
+
+    Sellers are of unequal size: the first have many items, the last few.
+    """
+    rng = np.random.default_rng([seed, 7])
+    sizes = 1 / np.arange(1, SELLERS + 1)
+    sellers = rng.choice(SELLERS, data.n_items, p=sizes / sizes.sum())
+    names = [f"Seller {chr(ord('A') + number)}" for number in range(SELLERS)]
+    return pl.DataFrame({
+        "item_id": data.item_ids, "title": [f"Item {number}" for number in range(1, data.n_items + 1)],
+        "seller": [names[seller] for seller in sellers], "seats": rng.integers(*SEATS, data.n_items, endpoint=True),
+    })  # fmt: skip
+
+
 def synthetic(text: str) -> Interactions:
     """The marketplace that `synthetic`, `synthetic:2000x1000x60000` or `synthetic:2000x1000x60000:7` asks for."""
     if text == "synthetic":

@@ -53,6 +53,7 @@ def run_report(
     valid_lists: Mapping[str, TopK] | None = None,
     titles: Mapping[Any, str] | None = None,
     run: str | Path = "RUN",
+    more: Sequence[Section] = (),
 ) -> None:
     """What diversifying did, for readers who do not know the method.
 
@@ -62,6 +63,7 @@ def run_report(
     valid_lists   as lists, on validation: gives the validation numbers their intervals
     titles        what people call an item, by its id
     run           the run folder, for the commands the page proposes
+    more          further sections, before the training and the protocol
     """
     from divmf.reports.story import Story, sections
 
@@ -72,7 +74,7 @@ def run_report(
     write_page(
         path,
         "A fair chance for the whole catalog",
-        sections(story),
+        sections(story, more),
         made_by(command),
         f"What diversifying the recommendations does: {size} interactions, lists of {k}.",
     )

@@ -1,6 +1,6 @@
 """The sections of a run's report: what diversifying did, for readers who do not know the method."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -99,8 +99,8 @@ def figures(story: Story) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sections(story: Story) -> list[Section]:
-    """The report, from the answer to the details."""
+def sections(story: Story, more: Sequence[Section] = ()) -> list[Section]:
+    """The report, from the answer to the details; more: further sections, before the training and the protocol."""
     charts = figures(story)
     return [
         answer(story),
@@ -109,6 +109,7 @@ def sections(story: Story) -> list[Section]:
         exposure(charts["lorenz"], charts["exposure"]),
         examples(story),
         before_and_after(story),
+        *more,
         training(story, charts["training"]),
         measured(story),
         next_steps(story),

@@ -1,0 +1,37 @@
+"""The section of a page that shows rules at work."""
+
+import polars as pl
+
+from divmf.engine.arrays import Array
+from divmf.market.bound import Bound
+from divmf.market.given import given_table
+from divmf.reports.section import Cell, Section, Table
+
+SHOWN = 30  # rows
+
+
+def rules_section(bound: Bound, before: Array, after: Array, ndcg: dict[str, float], title: str) -> Section:
+    """What the rules ask for, what the lists give without and with them, and what that costs.
+
+    before, after   (n_lists, k): the lists without and with the rules
+    """
+    without = {(row["rule"], row["name"]): row["given"] for row in given_table(bound, before).iter_rows(named=True)}
+    table = given_table(bound, after).filter((pl.col("at_least") > 0) | pl.col("at_most").is_not_null())
+    was = pl.Series("was", [without[pair] for pair in zip(table["rule"], table["name"], strict=True)], dtype=pl.Int64)
+    lacked = (pl.col("at_least") - pl.col("was")).clip(0)
+    exceeded = (pl.col("was") - pl.col("at_most").fill_null(pl.col("was"))).clip(0)
+    broken = table.with_columns(was).with_columns(off=lacked + exceeded)
+    change = ndcg["with"] / ndcg["without"] - 1 if ndcg["without"] else 0.0
+    n_broken, n_left = int((broken["off"] > 0).sum()), int(((table["missing"] > 0) | (table["over"] > 0)).sum())
+    rows: list[list[Cell]] = [
+        [f"{row['rule']} {row['name']}".strip(), row["at_least"] or None, row["at_most"], row["was"], row["given"]]
+        for row in broken.sort("off", descending=True, maintain_order=True).head(SHOWN).iter_rows(named=True)
+    ]
+    prose = [
+        f"{title} The lists without rules break {n_broken:,} of {len(table):,} bounds; those made with them break"
+        f" {n_left:,}. The cost: nDCG on test is {ndcg['without']:.4f} without and {ndcg['with']:.4f} with the rules"
+        f" ({change:+.1%}).",
+    ]
+    caption = f"Showings in all lists; the {min(SHOWN, len(table))} bounds that the lists without rules break most."
+    header = ["Rule", "at least", "at most", "without rules", "with rules"]
+    return Section("Rules at work", prose, tables=[Table(header, rows, caption, fold="Asked and given")])
