@@ -135,8 +135,9 @@ how far above it popular items are, which weighs more in entropy than in Gini.""
 INTRODUCTION = """## On the scale of accuracy itself
 
 A user does not care whose model it is. Here the curves of all models and methods stand beside each other, and the best
-of each metric is read off where test nDCG has a given value. `auto` is the model that `DivMF()` chooses. A pair whose
-model is not so accurate to begin with is left out of the row."""
+of each metric is read off where test nDCG has a given value. A pair whose model is not so accurate to begin with is
+left out of the row."""
 
 CHECK = """Two marks: a test nDCG@5 of .4228 on MovieLens-1M and of .0854 on Epinions-15 is that of MF by softmax with
-32 dimensions, seed 0, before anything is diversified. Where the market has come down to it from another model:"""
+32 dimensions, seed 0, before anything is diversified. Where the market has come down to it from another model
+(`auto` is what `DivMF()` chooses; no rival is made on it, so that it is in no other table):"""

@@ -108,9 +108,12 @@ def table_of(name: str, base: str, folder: Path, k: int) -> dict[str, Cells]:
 
 
 def pairs_of(name: str, folder: Path, k: int, seed: int = 0) -> dict[Pair, Points]:
-    """The curves of every base model and method of a seed, the market's first."""
+    """The curves of every base model and method of a seed, the market's first.
+
+    Not of the model that is chosen automatically: it has the market's curve alone, and rivals on it are not made.
+    """
     found = {}
-    for base in BASES:
+    for base in (base for base in BASES if base != "auto"):
         for method in methods_on(base):
             file = Place(name, base, seed, folder).file(method, k)
             if file.exists():
