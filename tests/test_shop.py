@@ -10,6 +10,10 @@ import pytest
 import divmf
 from divmf import Rules
 from divmf.data.datasets import marketplace
+from divmf.data.synthetic import shop_of
+from divmf.market.binding import bind
+from divmf.market.bound import Shop
+from divmf.reports.rules import rules_section
 from divmf.rerank import METHODS
 
 K = 3
@@ -132,3 +136,26 @@ def test_wrong_rules_are_one_line_and_write_nothing(divmf: Any, tmp_path: Path, 
     assert "rules.toml" in done.err
     assert len(done.err.strip().splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_section_says_which_bounds_lists_break_without_rules_and_with_them(split: divmf.Split) -> None:
+    items = split.item_ids
+    catalog = pl.DataFrame({"item_id": items, "seats": [3] * 2 + [200] * (len(items) - 2)})
+    rules = divmf.Rules(capacity={"column": "seats"}, catalog=catalog)
+    shop = Shop(items, split.user_ids, split.known, False, 2, split.train.popularity)
+    same, apart = np.zeros((60, 2), dtype=np.int32), 2 + np.arange(120, dtype=np.int32).reshape(60, 2) % 38
+    same[:, 1] = 1  # items 0 and 1 are in 60 lists each, and have three seats
+    section = rules_section(bind(rules, shop), same, apart, {"without": 0.2, "with": 0.1}, "Few seats.")
+    assert f"break 2 of {len(items):,} bounds; those made with them break 0" in section.prose[0]
+    assert "0.2000 without and 0.1000 with the rules (-50.0%)" in section.prose[0]
+    assert [row[3:] for row in section.tables[0].rows[:2]] == [[60, 0], [60, 0]]
+
+
+def test_a_synthetic_shop_has_sellers_and_seats_for_every_item() -> None:
+    data = divmf.datasets.marketplace(users=60, items=40, interactions=900, seed=3)
+    shop = shop_of(data, seed=1)
+    assert shop["item_id"].to_list() == data.item_ids.to_list()
+    assert shop["seats"].min() >= 20
+    assert shop["seats"].max() <= 120
+    assert shop.equals(shop_of(data, seed=1))
+    assert not shop.equals(shop_of(data, seed=2))
