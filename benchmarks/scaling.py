@@ -70,13 +70,13 @@ def work(folder: Path) -> None:
     """One of the processes: prepare everything, do epochs whenever a turn is called, and say how long they took."""
     from divmf.engine import comm
 
-    with comm.joined():
+    with comm.process_group():
         trainings = {(name, job): begun(name, job, folder) for name, job in WORK}
         for turn in range(1 + REPEATS):
             for (name, job), training in trainings.items():
                 if comm.first():
                     wait_for(folder / f"go-{turn}-{name}-{job}")
-                comm.meet()
+                comm.barrier()
                 began, steps = time.perf_counter(), training.clock.seconds.get(f"{JOBS[job][1]} epochs", 0.0)
                 for _ in range(EPOCHS):
                     training.epoch(JOBS[job][1])

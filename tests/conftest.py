@@ -203,7 +203,7 @@ class Threads:
     def rank(self) -> int:
         return int(self.own.rank)
 
-    def everyones(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         self.held[self.rank()] = value
         self.barrier.wait()
         found = list(self.held)
@@ -211,10 +211,10 @@ class Threads:
         return found
 
     def shared(self, value: Any) -> Any:
-        return self.everyones(value)[0]
+        return self.all_gather(value)[0]
 
     def total(self, value: Any) -> Any:
-        return sum(self.everyones(np.asarray(value)))
+        return sum(self.all_gather(np.asarray(value)))
 
     def run(self, work: Callable[[], Any]) -> list[Any]:
         def of_rank(rank: int) -> Any:
@@ -226,7 +226,7 @@ class Threads:
                 raise
 
         with ThreadPoolExecutor(self.n_threads) as pool, pytest.MonkeyPatch.context() as patch:
-            for name in ("size", "rank", "everyones", "shared", "total"):
+            for name in ("size", "rank", "all_gather", "shared", "total"):
                 patch.setattr(f"divmf.engine.comm.{name}", getattr(self, name))
             patch.setattr("divmf.data.scans.SMALL", 1)  # no log is too small to be shared
             done = [pool.submit(of_rank, rank) for rank in range(self.n_threads)]

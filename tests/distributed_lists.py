@@ -14,7 +14,7 @@ from divmf.estimator import load
 
 def main(log: str, run: str, folder: Path) -> None:
     scans.SMALL = 1  # no log is too small to be shared
-    with comm.joined():
+    with comm.process_group():
         split = Interactions.read_share(log).k_core(6).leave_one_out(0)
         found = {"users": split.n_users, "items": split.n_items, "pairs": len(split.train), "hash": fingerprint(split)}
         (folder / f"{comm.rank()}.json").write_text(json.dumps(found))

@@ -69,7 +69,7 @@ def some_split() -> Split:
 
 def some_model(split: Split, dtype: torch.dtype = torch.float64) -> MF:
     """A model that knows something, so that scores differ."""
-    place = comm.place(split.n_users)
+    place = comm.row_range(split.n_users)
     rng = np.random.default_rng(0)
     tables = [torch.from_numpy(0.6 * rng.normal(size=(n, 5))).to(dtype) for n in (place.whole, split.n_items)]
     bias = torch.from_numpy(rng.normal(size=split.n_items)).to(dtype)
@@ -103,7 +103,7 @@ def diversity_steps(split: Split) -> dict[str, list[Array]]:
     found = {}
     for name, settings in DIVERSITY.items():
         config, model = TrainConfig(**{"k": 3, "unmask": 10} | settings), some_model(split)
-        rng, place = np.random.default_rng(3), comm.place(model.n_users)
+        rng, place = np.random.default_rng(3), comm.row_range(model.n_users)
         blocks = submatrices(model.n_users, model.n_items, config.rows, config.columns, rng, place)
         for number, (users, items) in enumerate(blocks):
             loss = diversity_gradient(model, users, items, split.train.matrix, config, 7)
@@ -163,7 +163,7 @@ def curves(folder: Path, dataset: str) -> None:
 
 def main() -> None:
     folder, *datasets = sys.argv[1:]
-    with comm.joined():
+    with comm.process_group():
         found = single_steps()
         if comm.first():
             flat = {f"{name}/{number}": array for name, arrays in found.items() for number, array in enumerate(arrays)}

@@ -85,7 +85,7 @@ def status(name):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
 
-with comm.joined():
+with comm.process_group():
     before = status("VmRSS")
     data = Interactions.read_share(sys.argv[1])
     text = f"{(status('VmHWM') - before) / len(data)} {len(data)}"

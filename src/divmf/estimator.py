@@ -218,7 +218,7 @@ class Recommender:
         )
         if comm.first():
             made.mkdir(parents=True)
-        comm.meet()
+        comm.barrier()
         try:
             write_tensors(made / "model.safetensors", tensors(self.scorer) if self.scorer else self.weights.tensors())
             if self.chosen is not None:
@@ -232,7 +232,7 @@ class Recommender:
         finally:
             if comm.first():
                 shutil.rmtree(made, ignore_errors=True)
-        comm.meet()
+        comm.barrier()
 
 
 @settings(frozen=True, kw_only=True, repr=False, config=STRICT)

@@ -52,7 +52,7 @@ def command(
 
             if not shared and comm.launched() > 1:
                 raise ValueError(f"`divmf {name}` is work for one process; call it without torchrun")
-            with comm.joined():
+            with comm.process_group():
                 out = Out(**common_given, silent=not comm.first())
                 out.listen()
                 function(out, **given)

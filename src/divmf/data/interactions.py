@@ -193,7 +193,7 @@ class Interactions:
 
     def standing(self) -> Self:
         """The same share, with where it stands among those of all processes counted anew; all of them must call it."""
-        sizes = np.array(comm.everyones((self.n_users, len(self))))  # (processes, 2)
+        sizes = np.array(comm.all_gather((self.n_users, len(self))))  # (processes, 2)
         (users, pairs), (all_users, all_pairs) = sizes[: comm.rank()].sum(axis=0), sizes.sum(axis=0)
         return replace(self, share=Share(int(users), int(all_users), int(pairs), int(all_pairs)))
 

@@ -36,13 +36,13 @@ def write_part(table: pl.DataFrame, folder: Path) -> None:
     """
     if comm.first():
         folder.mkdir(exist_ok=True)
-    comm.everyones(None)  # the folder is there
+    comm.all_gather(None)  # the folder is there
     names = [f"part-{rank:05d}-of-{comm.size():05d}.parquet" for rank in range(comm.size())]
     owner = comm.shared(f"{os.getpid()}-{uuid4().hex[:8]}")
     with naming_output(folder / names[comm.rank()]):
         table.write_parquet(part := folder / f".{names[comm.rank()]}.{owner}.tmp")
         to_disk(part)
-    comm.everyones(None)  # all parts are there
+    comm.all_gather(None)  # all parts are there
     if comm.first():
         for name in names:
             (folder / f".{name}.{owner}.tmp").replace(folder / name)
@@ -51,4 +51,4 @@ def write_part(table: pl.DataFrame, folder: Path) -> None:
             process = found and found["process"]
             if path.name not in names and not (process and alive(int(process))):
                 path.unlink(missing_ok=True)
-    comm.everyones(None)  # whoever goes on finds them
+    comm.all_gather(None)  # whoever goes on finds them

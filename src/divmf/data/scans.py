@@ -159,7 +159,7 @@ class Scan:
         # one after the other: polars keeps what two queries at once have in common
         user_ids, item_ids = (self.distinct(files, role) for role in ("user", "item"))
         if not whole:
-            item_ids = id_table(pl.concat(comm.everyones(item_ids)))
+            item_ids = id_table(pl.concat(comm.all_gather(item_ids)))
         time = [pl.col(self.names["time"]).alias("time")] if "time" in self.names else []
         rows = files.select(self.ids("user").alias("user_id"), self.ids("item").alias("item_id"), *time)
         for role, ids in (("user", user_ids), ("item", item_ids)):

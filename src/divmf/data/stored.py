@@ -23,7 +23,7 @@ def write_split(split: Split, folder: Path) -> None:
 
     Of several processes, each writes the rows of its users to a file of its own, and the first puts them together.
     """
-    place = comm.place(split.n_users)
+    place = comm.row_range(split.n_users)
     users = split.user_ids.to_frame("user_id").lazy()
     parts = [
         pl.LazyFrame({"user": part.users + np.int32(place.first), "item": part.items, "time": times_of(part)})
@@ -55,7 +55,7 @@ def together(tables: Sequence[pl.LazyFrame], folder: Path) -> list[pl.LazyFrame]
         return list(tables)
     for number, table in enumerate(tables):
         table.sink_parquet(folder / f".{number}-{comm.rank()}.tmp")
-    comm.meet()
+    comm.barrier()
     return [
         pl.concat([pl.scan_parquet(folder / f".{number}-{rank}.tmp", glob=False) for rank in range(comm.size())])
         for number in range(len(tables))
@@ -122,7 +122,7 @@ def split_of(rows: pl.DataFrame, users: pl.Series, items: pl.Series, first: int)
 
 def with_share(part: Interactions) -> Interactions:
     """The same, with where its users stand among those of all processes."""
-    users, pairs = comm.place(part.n_users), comm.place(len(part))
+    users, pairs = comm.row_range(part.n_users), comm.row_range(len(part))
     return replace(part, share=Share(users.first, users.whole, pairs.first, pairs.whole))
 
 

@@ -61,7 +61,7 @@ def first() -> bool:
 
 
 @contextmanager
-def joined(patience: timedelta = PATIENCE) -> Iterator[None]:
+def process_group(patience: timedelta = PATIENCE) -> Iterator[None]:
     """Meet the other processes that were started with this one, and part from them at the end.
 
     The threads of a process group end with its last reference. One that lived on would drop its last tensor while the
@@ -178,7 +178,7 @@ def speaks_for_all() -> bool:
         return True
 
 
-def add_up(value: Any) -> None:
+def all_reduce(value: Any) -> None:
     """Replace an array or a tensor by its sum over the processes."""
     if size() == 1:
         return
@@ -192,7 +192,7 @@ def add_up(value: Any) -> None:
 def total(value: Any) -> "Array":
     """The sum over the processes of an array that each of them has; numbers too."""
     summed = np.array(value, order="C")  # a copy: the caller's stays as it is
-    add_up(summed)
+    all_reduce(summed)
     return summed
 
 
@@ -206,11 +206,11 @@ def total_of_parts(parts: Sequence["Array"], like: "Array") -> "Array":
     summed = np.zeros(like.shape, dtype=np.float64 if exact else like.dtype)
     for part in parts:
         summed += part
-    add_up(summed)
+    all_reduce(summed)
     return summed.astype(like.dtype)
 
 
-def place(n_rows: int) -> Place:
+def row_range(n_rows: int) -> Place:
     """Where this process's rows stand, if those of all are put one behind the other."""
     if size() == 1:
         return Place(0, n_rows, 1)
@@ -257,7 +257,7 @@ def shared(value: T) -> T:
     return held[0]
 
 
-def everyones(value: T) -> list[T]:
+def all_gather(value: T) -> list[T]:
     """What each process has, by rank."""
     if size() == 1:
         return [value]
@@ -280,6 +280,6 @@ def broadcast(value: "Array", process: int) -> None:
         distributed.broadcast(torch.from_numpy(value), src=process)
 
 
-def meet() -> None:
+def barrier() -> None:
     """Go on when all processes are here: what one has written, the others can read."""
-    add_up(np.zeros(1))
+    all_reduce(np.zeros(1))

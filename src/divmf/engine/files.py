@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[Path]:
                 to_disk(temporary)
                 temporary.replace(path)
                 to_disk(path.parent)
-        comm.meet()
+        comm.barrier()
     finally:
         if comm.first():
             temporary.unlink(missing_ok=True)

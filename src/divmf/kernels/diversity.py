@@ -66,7 +66,7 @@ def gradient_of(
     for skewness, mass in found:
         sums[0] += skewness
         sums[1:] += mass[: len(sums) - 1]
-    comm.add_up(sums)
+    comm.all_reduce(sums)
     loss = float(sums[0])
     if np.isnan(loss):
         return loss, user_gradient, np.zeros_like(block.items)

@@ -166,7 +166,7 @@ def certify_ruled(ruled: RuledMarket, kept: Kept) -> Proof:
     bound = float(comm.total(worth)) + item_surplus(ruled, rho, own)[0] + totals_surplus(ruled, rho, per_total)[0]
     own_columns, own_lists = market.own
     gained = value - ruled.value(own_columns, rho, ruled.standing(own_lists[first]))
-    n_slots = comm.place(len(soft.lists.items)).whole * float(market.slots.sum())
+    n_slots = comm.row_range(len(soft.lists.items)).whole * float(market.slots.sum())
     gap = max(0.0, bound - value) / max(gained, ruled.scale * n_slots)
     return Proof(np.where(ruled.bound.blocked.items, OUT, discount), float(f"{gap:.9g}"))
 
@@ -210,10 +210,10 @@ def answers(ruled: RuledMarket, columns: Columns, kind: int, rho: float, discoun
         return answer_part(columns, kind, first, last, terms, discount, asked), asked
 
     demand, worth = np.zeros(n_items, dtype=np.int64), 0.0
-    for found, asked in in_parts(part, n_users, 8 * n_items, place=comm.place(n_users)):
+    for found, asked in in_parts(part, n_users, 8 * n_items, place=comm.row_range(n_users)):
         worth += found
         demand += asked
-    comm.add_up(demand)
+    comm.all_reduce(demand)
     return float(comm.total(worth)), demand / ONE
 
 

@@ -158,7 +158,7 @@ class RuledMarket:
 
     def soften(self, columns: Columns, kind: int, rho: float, at: Standing, sweeps: int) -> float:
         """Turns with soft bounds, multipliers following, until hardly a list changes; the fraction changed first."""
-        n_users, first = comm.place(len(at.lists.items)).whole, 0.0
+        n_users, first = comm.row_range(len(at.lists.items)).whole, 0.0
         width = np.maximum(np.where(self.bound.high < MANY, self.bound.high, self.bound.low), 1)
         bounded = (self.bound.low > 0) | (self.bound.high < MANY)
         most = 4 * self.scale * float(self.market.slots[0])

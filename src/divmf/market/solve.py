@@ -92,7 +92,7 @@ class Market:
         exposed = np.zeros(self.finder.n_items, dtype=np.int64)
         for slot, weight in zip(items.T, self.exposure, strict=True):
             exposed += weight * np.bincount(slot[slot >= 0], minlength=len(exposed))
-        comm.add_up(exposed)
+        comm.all_reduce(exposed)
         return Lists(items, exposed)
 
     def left_to_earn(self, rho: float, lists: Lists) -> Array:
@@ -114,7 +114,7 @@ class Market:
 
     def settle(self, columns: Columns, kind: int, rho: float, lists: Lists) -> float:
         """Turns until hardly a list changes; the fraction of lists that the first turn changed."""
-        n_users = comm.place(len(lists.items)).whole
+        n_users = comm.row_range(len(lists.items)).whole
         first = changed = self.turns(columns, kind, rho, lists)
         for _ in range(SWEEPS - 1):
             if changed <= SETTLED * n_users:
@@ -127,7 +127,7 @@ class Market:
         n_users = len(lists.items)
         worth = in_parts(
             lambda first, last: worth_part(columns, first, last, self.slots, lists.items), n_users,
-            place=comm.place(n_users),
+            place=comm.row_range(n_users),
         )  # fmt: skip
         full, part = lists.exposed >> ONE_BITS, (lists.exposed & (ONE - 1)) / ONE
         earned = self.bonus.sums[full] + part * self.bonus.table[full]

@@ -25,7 +25,7 @@ def stakes_of(met: sparse.csr_array, power: float, mean: float | None = None) ->
     mean   interactions of a user, if not the mean of these
     """
     if mean is None:
-        n_users, n_pairs = (comm.place(count).whole for count in (met.shape[0], met.nnz))
+        n_users, n_pairs = (comm.row_range(count).whole for count in (met.shape[0], met.nnz))
         mean = n_pairs / n_users
     relative = (np.diff(met.indptr) + PRIOR) / (mean + PRIOR)
     return np.asarray(relative**power, dtype=np.float32)

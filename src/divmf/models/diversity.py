@@ -78,7 +78,7 @@ def diversity_gradient(
     """
     lengths = Lengths.of(config, model.n_items, model.n_items if items is None else len(items))
     best_only = config.unmask_policy == "top" or lengths.extra == 0
-    place = comm.place(len(users))  # all processes must go the same way
+    place = comm.row_range(len(users))  # all processes must go the same way
     fits = place.whole // place.processes * lengths.widest <= REMEMBERED
     if model.users.device.type == "cpu" and model.users.dtype == torch.float32 and best_only and fits:
         return gradient_by_kernel(model, users, items, seen, config, lengths, place)
@@ -137,7 +137,7 @@ def gradient_by_chunks(
         hide_seen(scores, rows, UNREACHABLE)
         return chosen, model.users[chosen], scores
 
-    first_user = comm.place(model.n_users).first  # a draw belongs to a user, whatever process has them
+    first_user = comm.row_range(model.n_users).first  # a draw belongs to a user, whatever process has them
 
     def kept_of(scores: Tensor, rows: slice) -> Tensor:
         drawn_for = users[rows] + first_user
@@ -165,7 +165,7 @@ def gradient_by_chunks(
             remembered[rows] = kept.to(torch.int32)
     total = check(float(comm.total(total)), "diversity")
     if mass is not None:
-        comm.add_up(mass)
+        comm.all_reduce(mass)
         total += float(losses.coverage(mass, config.eps))
     for rows in blocks(len(users), len(vectors), block_scores):
         chosen, user_vectors, scores = scored(rows)
@@ -175,7 +175,7 @@ def gradient_by_chunks(
         hide_seen(gradient, rows, 0.0)  # matters for a user who has seen all of the block's items
         user_gradient[chosen] = gradient @ vectors
         item_gradient.addmm_(gradient.T, user_vectors)
-    comm.add_up(item_gradient)
+    comm.all_reduce(item_gradient)
     if items is not None:
         whole = torch.zeros_like(model.items)
         whole[columns] = item_gradient

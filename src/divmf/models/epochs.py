@@ -23,7 +23,7 @@ def epoch_rng(seed: int, phase: str, epoch: int) -> np.random.Generator:
 
 def initial_model(n_users: int, n_items: int, config: TrainConfig) -> MF:
     """Random vectors of the configured length; with several processes, for the n_users of this one."""
-    rng, place = epoch_rng(config.seed, "start", 0), comm.place(n_users)
+    rng, place = epoch_rng(config.seed, "start", 0), comm.row_range(n_users)
     generator = torch.Generator().manual_seed(draw_key(rng))
     model = MF.random(place.whole, n_items, config.n_dims, generator, slice(place.first, place.first + n_users))
     return model.to(device_of(config.device))
@@ -59,16 +59,16 @@ def accuracy_epoch(
         assert config.l2 is not None, "chosen before training"
         loss = softmax_gradient(model, train.matrix, config.l2, config.l2_power)
         optimiser.step()
-        return check(loss / comm.place(len(train)).whole, "accuracy")
+        return check(loss / comm.row_range(len(train)).whole, "accuracy")
     total = steps_for(model, config)(model, train, config, optimiser, rng)
-    return check(total / (comm.place(len(train)).whole * config.negatives), "accuracy")
+    return check(total / (comm.row_range(len(train)).whole * config.negatives), "accuracy")
 
 
 def diversity_epoch(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Optimizer, rng: np.random.Generator
 ) -> float:
     """One step on L_div of the whole matrix, or one on each mini-batch of it; the mean loss of a user."""
-    total, place = 0.0, comm.place(model.n_users)
+    total, place = 0.0, comm.row_range(model.n_users)
     for users, items in submatrices(model.n_users, model.n_items, config.rows, config.columns, rng, place):
         total += diversity_gradient(model, users, items, train.matrix, config, draw_key(rng))
         optimiser.step()
@@ -82,7 +82,7 @@ def joint_epoch(
 
     A step has a mini-batch of L_div, and as large a share of the samples of L_acc: all, where it has the whole matrix.
     """
-    place, sizes = comm.place(model.n_users), (config.rows, config.columns)
+    place, sizes = comm.row_range(model.n_users), (config.rows, config.columns)
     blocks = submatrices(model.n_users, model.n_items, *sizes, rng, place)
     slabs = batches_of(train, config, rng, n_blocks(place.whole, model.n_items, *sizes))
     total, own = 0.0, 0.0

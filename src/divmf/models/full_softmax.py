@@ -33,7 +33,7 @@ def l2_of_rows(met: sparse.csr_array, l2: float, power: float) -> tuple[Array, A
 
     A row of the loss grows with n; the same λ for all would leave rows with many nearly free and bury those with few.
     """
-    n_users, n_pairs = (comm.place(count).whole for count in (met.shape[0], met.nnz))
+    n_users, n_pairs = (comm.row_range(count).whole for count in (met.shape[0], met.nnz))
     by_user, by_item = np.diff(met.indptr), comm.total(np.bincount(met.indices, minlength=met.shape[1]))
     means = n_pairs / n_users + 1, n_pairs / met.shape[1] + 1
     by_row = [l2 * ((counts + 1) / mean) ** power for counts, mean in zip((by_user, by_item), means, strict=True)]
@@ -52,7 +52,7 @@ def by_autograd(model: MF, met: sparse.csr_array) -> float:
         loss = losses.softmax(model.scores(rows), users, items)
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
-    comm.add_up(model.items.grad)
+    comm.all_reduce(model.items.grad)
     return float(comm.total(total))
 
 
@@ -72,7 +72,7 @@ def by_kernel(model: MF, met: sparse.csr_array) -> float:
         )
         return loss, gradient
 
-    found = in_parts(part, len(users), items.nbytes, comm.place(len(users)))
+    found = in_parts(part, len(users), items.nbytes, comm.row_range(len(users)))
     model.users.grad = torch.from_numpy(user_gradient)
     summed = comm.total_of_parts([gradient for _, gradient in found], items_t)
     model.items.grad = torch.from_numpy(np.ascontiguousarray(summed.T))

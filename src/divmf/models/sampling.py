@@ -73,7 +73,7 @@ def slabs(
     from divmf.kernels.draw import mark
     from divmf.kernels.draw import negatives as draw_negatives
 
-    matrix, place, repeats = train.matrix, comm.place(len(train)), negatives // each
+    matrix, place, repeats = train.matrix, comm.row_range(len(train)), negatives // each
     whole, own = repeats * place.whole, range(repeats * place.first, repeats * (place.first + len(train)))
     order, key, row = draw_key(rng), draw_key(rng), (train.n_items + 7) // 8
     met = np.zeros((train.n_users, row) if train.n_users * row <= BITS else (0, 0), dtype=np.uint8)

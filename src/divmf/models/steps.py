@@ -36,7 +36,7 @@ def steps_for(model: MF, config: TrainConfig) -> Steps:
 def touches_rows(model: MF, config: TrainConfig) -> bool:
     """Whether a step is to cost what its batch costs, not what the model's size does: asked for, or a large model."""
     if config.adam is None:
-        return is_large(comm.place(model.n_users).whole + model.n_items, config)
+        return is_large(comm.row_range(model.n_users).whole + model.n_items, config)
     return config.adam == "rows"
 
 
@@ -94,7 +94,7 @@ def add_accuracy_gradient(model: MF, config: TrainConfig, samples: tuple[Array, 
             whole = batch_loss(model, config, chosen, torch.cat([met[:, None], unmet], dim=1))
             of_users, of_items = torch.autograd.grad(whole, [model.users, model.items])
         loss = float(whole.detach())
-    comm.add_up(of_items)
+    comm.all_reduce(of_items)
     user_gradient += of_users
     item_gradient += of_items
     return loss
@@ -112,10 +112,10 @@ def by_autograd(
             loss = batch_loss(model, config, users, items)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            comm.add_up(model.items.grad)
+            comm.all_reduce(model.items.grad)
             if rows_alone:
                 touched = torch.bincount(items.ravel(), minlength=model.n_items)
-                comm.add_up(touched)  # by any process
+                comm.all_reduce(touched)  # by any process
                 decay_touched(model.users, torch.unique(users), config.decay)
                 decay_touched(model.items, touched.nonzero()[:, 0], config.decay)
             optimiser.step()
@@ -158,7 +158,7 @@ def on_all_rows(
         else:
             for number, batch in enumerate(slab.batches(), start=1):
                 total += add_gradients(is_bpr, *tables, bias, gradients, *batch)
-                comm.add_up(gradients[1])
+                comm.all_reduce(gradients[1])
                 adam_step(*tables, moments, gradients, done + number, *how)
         done += len(slab.bounds) - 1
     count_steps(model, optimiser, done)
@@ -174,7 +174,7 @@ def on_touched_rows(
     users, items = (side_by_side(table, optimiser) for table in (model.users, model.items))
     seen = np.zeros((model.n_users, 2), dtype=np.int32), np.zeros((model.n_items, 2), dtype=np.int32)
     done, (size, each) = steps_done(model, optimiser), batch_shape(config)
-    n_steps, rate = n_steps_of(comm.place(len(train)).whole, config), optimiser.param_groups[0]["lr"]
+    n_steps, rate = n_steps_of(comm.row_range(len(train)).whole, config), optimiser.param_groups[0]["lr"]
     left, step, total = fading(done, n_steps, users.dtype), 0, 0.0
     room = room_for(size, users), room_for(size * (1 + each), items)
     train_slab = train_rows if comm.size() == 1 else train_shared_rows
@@ -227,7 +227,7 @@ def train_shared_rows(
             is_bpr, users, items, bias, seen, left, step + number, rate, some_users, some_items,
             np.concatenate(elsewhere), *batch,
         )  # fmt: skip
-        comm.add_up(some_items.gradient[:n_items])
+        comm.all_reduce(some_items.gradient[:n_items])
         step_rows(users, some_users, n_users, done + step + number, rate, l2, left)
         step_rows(items, some_items, n_items, done + step + number, rate, l2, left)
         total += loss

@@ -33,7 +33,7 @@ class Rows(NamedTuple):
     @classmethod
     def of(cls, n_users: int) -> "Rows":
         """Where the users of this process stand, if it has so many."""
-        place = comm.place(n_users)
+        place = comm.row_range(n_users)
         return cls(place.first, place.first + n_users, place.whole)
 
 
@@ -55,13 +55,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
                 file.truncate(size)
                 for name in arrays.keys() - shared.keys():
                     write_at(file, places[name], arrays[name])
-        comm.meet()
+        comm.barrier()
         if shared:
             with temporary.open("r+b") as file:
                 for name, tensor in shared.items():
                     row_bytes = tensor.shape[1] * tensor.element_size()
                     write_at(file, places[name] + rows.first * row_bytes, tensor)
-        comm.meet()
+        comm.barrier()
 
 
 def layout(tensors: Mapping[str, Tensor], n_users: int, metadata: dict[str, str]) -> tuple[bytes, dict[str, int], int]:

@@ -171,16 +171,16 @@ class Tally:
         """Which of the lists hold an item at all.  (n_lists,)"""
         return sum_of_places(self.items >= 0, np.ones(self.items.shape[1])) > 0
 
-    def measures(self, weights: Array, add_up: Callable[[Array], None] = lambda sums: None) -> Measures:
+    def measures(self, weights: Array, all_reduce: Callable[[Array], None] = lambda sums: None) -> Measures:
         """All metrics when list r stands there weights[r] times, in the order of METRICS.
 
-        add_up: puts what was counted elsewhere to counts and sums, where other processes have the other lists
+        all_reduce: puts what was counted elsewhere to counts and sums, where other processes have the other lists
         """
         counts = np.zeros(self.n_items, dtype=np.int64)
         add_counts(self.items, weights, counts)
         sums = np.array([weighted_sum(*values, weights) for values in self.per_list.values()])  # (means, 2)
-        add_up(counts)
-        add_up(sums)
+        all_reduce(counts)
+        all_reduce(sums)
         means = dict(zip(self.per_list, sums, strict=True))
         values = {}
         for name, metric in METRICS.items():
@@ -236,7 +236,7 @@ def measure_each(
 ) -> dict[int, Measures]:
     """As `measure`, for several k in one pass."""
     once = np.ones(len(lists), dtype=np.int64)
-    return {k: tally.measures(once, comm.add_up) for k, tally in tallies(lists, held_out, popularity, ks).items()}
+    return {k: tally.measures(once, comm.all_reduce) for k, tally in tallies(lists, held_out, popularity, ks).items()}
 
 
 def evaluate(

@@ -246,7 +246,7 @@ class Exchange:
         finder: Source = Finder(scorer, held, stakes_of(split.train.matrix, power), width)
         if rules is not None:
             finder = Allowed(finder, rules.blocked.items)
-        exposure, n_users = exposure_weights(config.k, config.exposure), comm.place(split.n_users).whole
+        exposure, n_users = exposure_weights(config.k, config.exposure), comm.row_range(split.n_users).whole
         level = config.level * n_users * float(exposure.sum()) / ONE / split.n_items
         bonus = Bonus(config.delta, level, config.steepness, n_users)
         self.market = Market(finder, slot_weights(config.k), exposure, bonus)

@@ -67,7 +67,7 @@ class Learnt:
 
 def settings_by_epochs(config: TrainConfig, split: Split, tuned: Mapping[str, Any]) -> dict[str, float]:
     """What `fold_in` has to know of a model that was trained by epochs."""
-    n_users, n_pairs = (comm.place(count).whole for count in (split.n_users, len(split.train)))
+    n_users, n_pairs = (comm.row_range(count).whole for count in (split.n_users, len(split.train)))
     if config.model == "softmax":
         l2 = tuned.get("l2", config.l2)
         return {"l2": 1.0 if l2 is None else l2, "l2_power": config.l2_power, "pairs": n_pairs / n_users}
@@ -131,5 +131,5 @@ def spreads(scorer: Scorer, met: sparse.csr_array, rows: Array) -> Array:
 
 def weights_of(people: Histories, split: Split, stake: float) -> Array:
     """How much the scores of new people count beside those of the people of the training."""
-    n_users, n_pairs = (comm.place(count).whole for count in (split.n_users, len(split.train)))
+    n_users, n_pairs = (comm.row_range(count).whole for count in (split.n_users, len(split.train)))
     return stakes_of(people.met, stake, n_pairs / n_users)

@@ -90,7 +90,7 @@ class Run:
             "data": {
                 "source": source,
                 "fingerprint": fingerprint(split),
-                "users": comm.place(split.n_users).whole,
+                "users": comm.row_range(split.n_users).whole,
                 "items": split.n_items,
             },
         }
@@ -102,7 +102,7 @@ class Run:
             raise ValueError(f"{folder} is not empty and not a run folder; choose another one with -o")
         if comm.first():
             (run.folder / "points").mkdir(parents=True, exist_ok=True)
-        comm.meet()
+        comm.barrier()
         write_split(split, run.folder)
         if rules is not None:
             write_json(run.rules_file, rules.to_json())
@@ -179,7 +179,7 @@ class Run:
     def split(self) -> Split:
         """The data the run was made with; of several processes, each has its share."""
         split = read_split(self.folder, self.data["fingerprint"])
-        if (comm.place(split.n_users).whole, split.n_items) != self.sizes:
+        if (comm.row_range(split.n_users).whole, split.n_items) != self.sizes:
             raise damaged(self.config_file, f"it says {self.sizes.users:,} users and {self.sizes.items:,} items")
         return split
 
@@ -265,7 +265,7 @@ class Run:
         """A line in the log."""
         if comm.first():
             append_line(self.log_file, json.dumps(point.to_json()))
-        comm.meet()
+        comm.barrier()
 
     @property
     def tuned_file(self) -> Path:
@@ -309,7 +309,7 @@ class Run:
         if not comm.shared(self.state_file.exists()):
             if comm.first():
                 self.log_file.unlink(missing_ok=True)
-            comm.meet()
+            comm.barrier()
             return {}
         try:
             epochs = int(metadata_of(self.state_file)["epochs"])
@@ -321,7 +321,7 @@ class Run:
                 self.log_file, f"it has {len(lines)} epochs, {self.state_file.name} was written after {epochs}"
             )
         kept = lines[:epochs] + [line for line in lines[epochs:] if is_market_point(line)]
-        comm.meet()  # everybody has read it
+        comm.barrier()  # everybody has read it
         if len(lines) > len(kept):
             write_text(self.log_file, "".join(kept))
         state = read_tensors(self.state_file, rows, self.sizes)
