@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from divmf.engine.arrays import Array
-from divmf.kernels.market import NEVER, Columns, Desk, Terms, desk_for, gain_of
+from divmf.kernels.market import NEVER, Columns, Desk, Terms, desk_for, gain_of, keep_highest
 
 STATES = 1 << 12  # of the dynamic programme: counts of the totals whose limits bind, at the most
 TRACKED = 12  # totals whose limits are tracked in one list, at the most
@@ -134,32 +134,13 @@ def _gather(
         if flat and pruned:
             if n_highest == k and gain <= desk.highest[0]:
                 continue
-            n_highest = _keep(desk.highest, n_highest, gain)
+            n_highest = keep_highest(desk.highest, n_highest, gain)
         desk.items[size] = item
         desk.values[size] = columns.values[at]
         for r in range(k):
             desk.gains[size, r] = gain if flat else _own_gain(item, exposed, terms.exposure[r], terms, rules) + more
         size += 1
     return size
-
-
-@njit(cache=True, nogil=True)
-def _keep(highest: Array, size: int, gain: float) -> int:
-    """Keep the largest gains, ascending; how many there are now."""
-    k = len(highest)
-    place = min(size, k - 1)
-    if size < k:
-        while place > 0 and highest[place - 1] > gain:
-            highest[place] = highest[place - 1]
-            place -= 1
-        highest[place] = gain
-        return size + 1
-    place = 0
-    while place + 1 < k and highest[place + 1] < gain:
-        highest[place] = highest[place + 1]
-        place += 1
-    highest[place] = gain
-    return k
 
 
 class Trace(NamedTuple):

@@ -79,7 +79,8 @@ def lowered(
     """
     best, lowest, before = discount, np.inf, np.zeros(len(discount))
     for _ in range(STEPS):
-        worth, excess = answers(market, columns, kind, rho, discount)
+        worth, demand = answers(market, columns, kind, rho, discount)
+        excess = demand - offered(market, rho, discount)
         bound = total_of(worth, surplus(market, rho, discount))
         if bound < lowest:
             best, lowest = discount, bound
@@ -91,7 +92,7 @@ def lowered(
 
 
 def answers(market: Market, columns: Columns, kind: int, rho: float, discount: Array) -> tuple[float, Array]:
-    """What everybody's best lists of candidates are worth, and the exposure they ask for beyond what items offer."""
+    """What the best lists of this process's users are worth, and what those of all show, in full showings."""
     terms, n_items, n_users = market.terms(rho), len(discount), len(columns.starts)
 
     def part(first: int, last: int) -> tuple[float, Array]:
@@ -103,7 +104,7 @@ def answers(market: Market, columns: Columns, kind: int, rho: float, discount: A
         worth += found
         demand += asked
     comm.all_reduce(demand)
-    return worth, demand / ONE - offered(market, rho, discount)
+    return worth, demand / ONE
 
 
 def offered(market: Market, rho: float, discount: Array) -> Array:

@@ -9,9 +9,10 @@ from divmf.data.filters import Blocked
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
-from divmf.kernels.market import ONE, Columns, Terms, answer_part
+from divmf.kernels.market import Columns, Terms
 from divmf.kernels.rules import best_total, keep_allowed
 from divmf.market.bound import MANY
+from divmf.market.certificate import answers
 from divmf.market.columns import Held, Source
 from divmf.market.repair import mend
 from divmf.market.ruled import RuledMarket, Standing
@@ -182,10 +183,10 @@ def lowered(
     own, per_total = ruled.item_discount(rho, soft.lists), ruled.pulls(rho, soft)
     best, lowest = (own, per_total), np.inf
     for _ in range(DUAL_STEPS):
-        worth, demand = answers(ruled, columns, kind, rho, own + ruled.over_items(per_total))
+        worth, demand = answers(ruled.market, columns, kind, rho, own + ruled.over_items(per_total))
         surplus, supply = item_surplus(ruled, rho, own)
         total_surplus, wanted = totals_surplus(ruled, rho, per_total)
-        bound = worth + surplus + total_surplus
+        bound = float(comm.total(worth)) + surplus + total_surplus
         if bound < lowest:
             best, lowest = (own, per_total), bound
         shown = np.zeros(ruled.bound.n_totals)
@@ -199,22 +200,6 @@ def lowered(
         own = own - length * scale * item_excess
         per_total = per_total - length * total_scale * total_excess
     return best
-
-
-def answers(ruled: RuledMarket, columns: Columns, kind: int, rho: float, discount: Array) -> tuple[float, Array]:
-    """What everybody's best lists are worth at fixed discounts, and what they show.  (n_items,) in full showings"""
-    terms, n_items, n_users = ruled.market.terms(rho), len(discount), len(columns.starts)
-
-    def part(first: int, last: int) -> tuple[float, Array]:
-        asked = np.zeros(n_items, dtype=np.int64)
-        return answer_part(columns, kind, first, last, terms, discount, asked), asked
-
-    demand, worth = np.zeros(n_items, dtype=np.int64), 0.0
-    for found, asked in in_parts(part, n_users, 8 * n_items, place=comm.row_range(n_users)):
-        worth += found
-        demand += asked
-    comm.all_reduce(demand)
-    return float(comm.total(worth)), demand / ONE
 
 
 def item_surplus(ruled: RuledMarket, rho: float, own: Array) -> tuple[float, Array]:
