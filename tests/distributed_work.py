@@ -69,11 +69,11 @@ def some_split() -> Split:
 
 def some_model(split: Split, dtype: torch.dtype = torch.float64) -> MF:
     """A model that knows something, so that scores differ."""
-    place = comm.row_range(split.n_users)
+    span = comm.row_range(split.n_users)
     rng = np.random.default_rng(0)
-    tables = [torch.from_numpy(0.6 * rng.normal(size=(n, 5))).to(dtype) for n in (place.whole, split.n_items)]
+    tables = [torch.from_numpy(0.6 * rng.normal(size=(n, 5))).to(dtype) for n in (span.whole, split.n_items)]
     bias = torch.from_numpy(rng.normal(size=split.n_items)).to(dtype)
-    users = tables[0][place.first : place.first + split.n_users].clone()
+    users = tables[0][span.first : span.first + split.n_users].clone()
     return MF(users.requires_grad_(), tables[1].requires_grad_(), bias)
 
 
@@ -103,8 +103,8 @@ def diversity_steps(split: Split) -> dict[str, list[Array]]:
     found = {}
     for name, settings in DIVERSITY.items():
         config, model = TrainConfig(**{"k": 3, "unmask": 10} | settings), some_model(split)
-        rng, place = np.random.default_rng(3), comm.row_range(model.n_users)
-        blocks = submatrices(model.n_users, model.n_items, config.rows, config.columns, rng, place)
+        rng, span = np.random.default_rng(3), comm.row_range(model.n_users)
+        blocks = submatrices(model.n_users, model.n_items, config.rows, config.columns, rng, span)
         for number, (users, items) in enumerate(blocks):
             loss = diversity_gradient(model, users, items, split.train.matrix, config, 7)
             found[f"{name}, block {number}"] = gradients(model, loss)

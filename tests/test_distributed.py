@@ -215,7 +215,7 @@ def test_work_for_one_process_is_refused_by_several(divmf: Any, monkeypatch: pyt
 def test_alone_nothing_is_sent_and_everything_comes_back() -> None:
     array = np.arange(3.0)
     assert (comm.size(), comm.rank(), comm.first(), comm.launched()) == (1, 0, True, 1)
-    assert comm.row_range(7) == (0, 7, 1)
+    assert comm.row_range(7) == (0, 7, 7, 1)
     assert comm.total(array).tolist() == [0, 1, 2]
     assert comm.shared("a") == "a"
     assert comm.all_gather("a") == ["a"]

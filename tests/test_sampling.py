@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divmf.data.interactions import Interactions
-from divmf.engine.threads import Place
+from divmf.engine.threads import RowRange
 from divmf.kernels.shuffle import shuffled
 from divmf.models.sampling import dealt, slabs, submatrices
 
@@ -91,7 +91,7 @@ def test_processes_find_their_own_numbers_in_the_same_places(n: int, cut: int, k
         assert all(number in own for number in numbers)
         assert (np.diff(places) > 0).all()
         joined |= dict(zip(places.tolist(), numbers.tolist(), strict=True))
-    assert [joined[place] for place in range(last - first)] == shuffled(first, last, n, key).tolist()
+    assert [joined[span] for span in range(last - first)] == shuffled(first, last, n, key).tolist()
 
 
 def test_the_order_is_as_random_as_one_that_is_drawn() -> None:
@@ -148,7 +148,7 @@ def test_processes_have_the_users_of_the_same_blocks(
     cut = min(cut, n_users)
     whole = list(submatrices(n_users, 12, rows, columns, np.random.default_rng(seed)))
     shares = [
-        list(submatrices(n, 12, rows, columns, np.random.default_rng(seed), Place(first, n_users, 2)))
+        list(submatrices(n, 12, rows, columns, np.random.default_rng(seed), RowRange(first, first + n, n_users, 2)))
         for first, n in ((0, cut), (cut, n_users - cut))
     ]
     for (users, items), (low, same), (high, also) in zip(whole, *shares, strict=True):

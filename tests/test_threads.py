@@ -78,10 +78,10 @@ def test_what_is_made_ahead_comes_in_order_and_not_too_early(count: int, monkeyp
     monkeypatch.setattr(threads, "threads", lambda: count)
     lock, begun = threading.Lock(), list[int]()
 
-    def work(place: int) -> int:
+    def work(number: int) -> int:
         with lock:
-            begun.append(place)
-        return place * place
+            begun.append(number)
+        return number * number
 
     for number, made in enumerate(threads.ahead(work, range(20))):
         assert made == number * number
@@ -95,7 +95,7 @@ def test_an_error_in_what_is_made_ahead_is_raised_where_it_would_be_used(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threads, "threads", lambda: count)
-    made = threads.ahead(lambda place: 6 // (2 - place), range(4))
+    made = threads.ahead(lambda number: 6 // (2 - number), range(4))
     assert [next(made), next(made)] == [3, 6]
     with pytest.raises(ZeroDivisionError):
         next(made)
@@ -106,8 +106,8 @@ def test_the_parts_of_processes_together_are_all_rows_once(n_rows: int, processe
     found: list[tuple[int, int]] = []
     for process in range(processes):
         first, last = threads.range_of(n_rows, process, processes)
-        place = threads.Place(first, n_rows, processes)
-        ranges = threads.in_parts(lambda low, high: (low, high), last - first, sum_bytes, place)
+        span = threads.RowRange(first, last, n_rows, processes)
+        ranges = threads.in_parts(lambda low, high: (low, high), last - first, sum_bytes, span)
         found += [(first + low, first + high) for low, high in ranges]
     ends = [0, *(last for _, last in found)]
     assert [first for first, _ in found] == ends[:-1]
@@ -121,7 +121,8 @@ def test_a_few_processes_make_the_parts_that_one_would_make(processes: int) -> N
     together = []
     for process in range(processes):
         first, last = threads.range_of(1003, process, processes)
-        parts = threads.in_parts(lambda low, high: (low, high), last - first, 0, threads.Place(first, 1003, processes))
+        span = threads.RowRange(first, last, 1003, processes)
+        parts = threads.in_parts(lambda low, high: (low, high), last - first, 0, span)
         together += [(first + low, first + high) for low, high in parts]
     assert together == alone
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from divmf.models.weights import Rows, is_users, layout, metadata_of, read_tensors, write_at, write_tensors
+from divmf.engine.threads import RowRange
+from divmf.models.weights import is_users, layout, metadata_of, read_tensors, write_at, write_tensors
 
 
 def some_tensors(n_users: int = 7) -> dict[str, torch.Tensor]:
@@ -48,7 +49,7 @@ def test_where_things_stand_in_a_file_does_not_depend_on_the_share(first: int, s
 def test_a_process_reads_its_rows_of_the_users_and_all_of_the_rest(tmp_path: Path) -> None:
     tensors = some_tensors()
     write_tensors(tmp_path / "w", tensors)
-    found = read_tensors(tmp_path / "w", Rows(2, 5, 7))
+    found = read_tensors(tmp_path / "w", RowRange(2, 5, 7))
     for name, tensor in tensors.items():
         expected = tensor[2:5] if name in ("users", "accuracy.users.exp_avg") else tensor
         assert torch.equal(found[name], expected)
@@ -73,7 +74,7 @@ def test_rows_written_at_their_place_make_the_file_of_one_process(tmp_path: Path
 def test_a_file_of_other_users_is_refused(tmp_path: Path) -> None:
     write_tensors(tmp_path / "w", some_tensors())
     with pytest.raises(ValueError, match=r"damaged \(it has 7 users, the data 9\)"):
-        read_tensors(tmp_path / "w", Rows(0, 9, 9))
+        read_tensors(tmp_path / "w", RowRange(0, 9, 9))
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:

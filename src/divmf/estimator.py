@@ -39,7 +39,7 @@ from divmf.models.items import similar_items
 from divmf.models.mf import MF
 from divmf.models.scorer import Blocks, Factors, Scorer
 from divmf.models.stored import tensors
-from divmf.models.weights import LARGEST, Rows, Sizes, model_of, read_tensors, write_tensors
+from divmf.models.weights import LARGEST, Sizes, model_of, read_tensors, write_tensors
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.retrieval import recommend
@@ -82,7 +82,7 @@ class Recommender:
 
         scorer: what the run was made from, where that is not kept with it
         """
-        rows, k, learnt = Rows.of(split.n_users), run.config.k, Learnt.of(run, split)
+        rows, k, learnt = comm.row_range(split.n_users), run.config.k, Learnt.of(run, split)
         if run.config.method != "market":
             return cls(run.model(point, rows), split, point, k, learnt=learnt)
         scorer = scorer or run.scorer(rows)
@@ -434,7 +434,7 @@ def load(folder: str | Path) -> Recommender:
     if (folder / "model.json").exists():
         about = read_as(folder / "model.json", MODEL)
         split = read_split(folder, about["fingerprint"])
-        rows = Rows.of(split.n_users)
+        rows = comm.row_range(split.n_users)
         sizes, own = (Sizes(n_users, split.n_items) for n_users in (rows.whole, split.n_users))
         path = folder / "lists.safetensors"
         kept = read_tensors(folder / "model.safetensors", rows, sizes)

@@ -152,9 +152,9 @@ def say_rules(out: Out, run: Any, split: Any, picked: Any) -> dict[str, Any]:
     bound = run.rules
     if bound is None:
         return {}
-    from divmf.models.weights import Rows
+    from divmf.engine import comm
 
-    chosen = run.chosen(picked, Rows.of(split.n_users))
+    chosen = run.chosen(picked, comm.row_range(split.n_users))
     curve = run.curve
     cost = {"without": curve.without_rules.test["ndcg"], "with": curve.base.test["ndcg"]}
     return {"rules": say_given(out, bound, chosen.lists["all"], cost)}

@@ -23,17 +23,17 @@ def write_split(split: Split, folder: Path) -> None:
 
     Of several processes, each writes the rows of its users to a file of its own, and the first puts them together.
     """
-    place = comm.row_range(split.n_users)
+    span = comm.row_range(split.n_users)
     users = split.user_ids.to_frame("user_id").lazy()
     parts = [
-        pl.LazyFrame({"user": part.users + np.int32(place.first), "item": part.items, "time": times_of(part)})
+        pl.LazyFrame({"user": part.users + np.int32(span.first), "item": part.items, "time": times_of(part)})
         .cast({"time": pl.Int64})
         .with_columns(part=pl.lit(number, pl.Int8), timed=pl.lit(part.times is not None))
         for number, part in enumerate((split.train, split.valid, split.test))
     ]
     users, *parts = together([users, *parts], folder)
-    longer = max(place.whole, split.n_items)
-    missing = pl.repeat(None, longer - place.whole, dtype=split.user_ids.dtype).alias("user_id")
+    longer = max(span.whole, split.n_items)
+    missing = pl.repeat(None, longer - span.whole, dtype=split.user_ids.dtype).alias("user_id")
     items = split.item_ids.alias("item_id").extend_constant(None, longer - split.n_items).to_frame().lazy()
     ids = pl.concat([pl.concat([users, pl.LazyFrame().select(missing)]), items], how="horizontal")
     for name, table in (("ids", ids), ("interactions", pl.concat(parts))):

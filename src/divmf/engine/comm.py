@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from divmf.engine.threads import PART_BYTES, PARTS, Place
+from divmf.engine.threads import PART_BYTES, PARTS, RowRange
 
 if TYPE_CHECKING:
     from divmf.engine.arrays import Array
@@ -210,12 +210,13 @@ def total_of_parts(parts: Sequence["Array"], like: "Array") -> "Array":
     return summed.astype(like.dtype)
 
 
-def row_range(n_rows: int) -> Place:
-    """Where this process's rows stand, if those of all are put one behind the other."""
+def row_range(n_rows: int) -> RowRange:
+    """The rows of this process, where those of all are numbered one process after the other."""
     if size() == 1:
-        return Place(0, n_rows, 1)
+        return RowRange(0, n_rows, n_rows)
     counts = [int(count[0]) for count in gathered(np.array([n_rows]))]
-    return Place(sum(counts[: rank()]), sum(counts), size())
+    first = sum(counts[: rank()])
+    return RowRange(first, first + n_rows, sum(counts), size())
 
 
 def gathered(value: "Array") -> list["Array"]:

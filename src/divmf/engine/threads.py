@@ -27,12 +27,13 @@ MOST_THREADS = 1024
 LEAST_PARTS = 4  # for each of several processes; up to PARTS / LEAST_PARTS of them, the parts are those of one process
 
 
-class Place(NamedTuple):
-    """Where the rows of one process stand among those of all (`divmf.engine.comm`)."""
+class RowRange(NamedTuple):
+    """The rows of one process among those of all: the first of them, and the one after the last (`engine.comm`)."""
 
     first: int
+    last: int
     whole: int
-    processes: int
+    processes: int = 1
 
 
 @cache
@@ -85,16 +86,16 @@ def libraries() -> ThreadpoolController:
     return found
 
 
-def in_parts(work: Callable[[int, int], T], n_rows: int, sum_bytes: int = 0, place: Place | None = None) -> list[T]:
+def in_parts(work: Callable[[int, int], T], n_rows: int, sum_bytes: int = 0, span: RowRange | None = None) -> list[T]:
     """work(first, last) for ranges that together are all rows, several at a time; their results in order.
 
     sum_bytes   the size of what a part returns to be summed; there are fewer parts where it is large
-    place       where other processes do the same for rows of theirs: then the parts are those of all the rows, as one
+    span        where other processes do the same for rows of theirs: then the parts are those of all the rows, as one
                 process would cut them, so that it makes no difference where the processes' rows begin
     """
     check_not_forked()
-    place = place or Place(0, n_rows, 1)
-    cuts = [min(max(cut - place.first, 0), n_rows) for cut in part_bounds(place.whole, place.processes, sum_bytes)]
+    span = span or RowRange(0, n_rows, n_rows)
+    cuts = [min(max(cut - span.first, 0), n_rows) for cut in part_bounds(span.whole, span.processes, sum_bytes)]
     ranges = [(first, last) for first, last in pairwise(cuts) if first < last]
     with libraries().limit(limits=1, user_api="blas"):  # each part multiplies on its own
         return list(workers().map(lambda part: work(*part), ranges))
@@ -115,18 +116,18 @@ def range_of(n_rows: int, process: int, processes: int) -> tuple[int, int]:
     return bounds[first], bounds[last]
 
 
-def ahead(work: Callable[[int], T], places: Iterable[int]) -> Iterator[T]:
-    """work(place) for each place, in order; the next ones are made on other threads while one is in use.
+def ahead(work: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
+    """work(number) for each number, in order; the next ones are made on other threads while one is in use.
 
     work must not share itself out: its threads are those it runs on.
     """
     check_not_forked()
     if threads() == 1:
-        yield from map(work, places)
+        yield from map(work, numbers)
         return
     begun: deque[Future[T]] = deque()
-    for place in places:
-        begun.append(workers().submit(work, place))
+    for number in numbers:
+        begun.append(workers().submit(work, number))
         if len(begun) == threads():
             yield begun.popleft().result()
     while begun:

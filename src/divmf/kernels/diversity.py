@@ -11,7 +11,7 @@ from numba import njit
 
 from divmf.engine import comm
 from divmf.engine.arrays import Array
-from divmf.engine.threads import Place, in_parts
+from divmf.engine.threads import RowRange, in_parts
 from divmf.kernels.best import VECTOR, best_of_row, scratch_for
 from divmf.kernels.rows import exp, exp_row, rows_at_once
 
@@ -35,13 +35,13 @@ class Block(NamedTuple):
 
 
 def gradient_of(
-    block: Block, width: int, n_skewed: int, eps: float | None, place: Place | None = None
+    block: Block, width: int, n_skewed: int, eps: float | None, span: RowRange | None = None
 ) -> tuple[float, Array, Array]:
     """L_div of a block with `width` items kept for each user; its gradient for the users and for the items.
 
     n_skewed   how many of the best scores Reg_skew reads, 0 without it
     eps        ε of Reg_cov, None without it
-    place      where the block's users stand among those of all processes
+    span       where the block's users stand among those of all processes
 
     A loss that is no number comes without gradient. Sums over users, of all processes, are made part by part in a fixed
     order, so the number of threads does not change them.
@@ -61,7 +61,7 @@ def gradient_of(
         return share
 
     inverse = np.zeros(n_items)
-    found = in_parts(mass_of, n_users, 8 * n_items, place)
+    found = in_parts(mass_of, n_users, 8 * n_items, span)
     sums = np.zeros(1 if eps is None else 1 + n_items)  # Reg_skew, then c
     for skewness, mass in found:
         sums[0] += skewness
@@ -73,7 +73,7 @@ def gradient_of(
     if eps is not None:  # in the precision of T, so that it does not show in which order processes were added up
         mass = sums[1:].astype(np.float32).astype(np.float64)
         loss, inverse = loss - float(np.log(mass + eps).sum()), 1 / (mass + eps)
-    item_gradient = comm.total_of_parts(in_parts(share_of, n_users, block.items.nbytes, place), block.items_t)
+    item_gradient = comm.total_of_parts(in_parts(share_of, n_users, block.items.nbytes, span), block.items_t)
     return loss, user_gradient, np.ascontiguousarray(item_gradient.T)
 
 
@@ -135,8 +135,8 @@ def mass_part(
             row, user = rows[r], start + r
             if not _add_bias(row, block.bias):
                 return np.nan
-            for place in range(block.offsets[user], block.offsets[user + 1]):
-                row[block.met[place]] = block.unreachable
+            for position in range(block.offsets[user], block.offsets[user + 1]):
+                row[block.met[position]] = block.unreachable
             highest[user] = best_of_row(row, min(width, n_skewed), kept[user], scratch)
             z[user] = _sum_exp(row, highest[user])
             for item in kept[user, :width]:

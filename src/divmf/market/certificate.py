@@ -100,7 +100,7 @@ def answers(market: Market, columns: Columns, kind: int, rho: float, discount: A
         return answer_part(columns, kind, first, last, terms, discount, demand), demand
 
     demand, worth = np.zeros(n_items, dtype=np.int64), 0.0
-    for found, asked in in_parts(part, n_users, 8 * n_items, place=comm.row_range(n_users)):
+    for found, asked in in_parts(part, n_users, 8 * n_items, span=comm.row_range(n_users)):
         worth += found
         demand += asked
     comm.all_reduce(demand)

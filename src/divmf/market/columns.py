@@ -111,7 +111,7 @@ class Finder:
             for start, end in self.ranges(first, last):
                 find_rows(self.block(start, end), start, wanted, self.by_value, kept, columns)
 
-        in_parts(part, n_users, place=comm.row_range(n_users))
+        in_parts(part, n_users, span=comm.row_range(n_users))
         self.found = True
         return columns
 
@@ -125,7 +125,7 @@ class Finder:
                 for start, end in self.ranges(first, last)
             )
 
-        return sum(in_parts(part, n_users, place=comm.row_range(n_users)))
+        return sum(in_parts(part, n_users, span=comm.row_range(n_users)))
 
     def ranges(self, first: int, last: int) -> Iterable[tuple[int, int]]:
         """Users first … last−1, a few at a time."""

@@ -127,7 +127,7 @@ class Market:
         n_users = len(lists.items)
         worth = in_parts(
             lambda first, last: worth_part(columns, first, last, self.slots, lists.items), n_users,
-            place=comm.row_range(n_users),
+            span=comm.row_range(n_users),
         )  # fmt: skip
         full, part = lists.exposed >> ONE_BITS, (lists.exposed & (ONE - 1)) / ONE
         earned = self.bonus.sums[full] + part * self.bonus.table[full]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from divmf.engine import comm
 from divmf.engine.arrays import Array
-from divmf.engine.threads import Place
+from divmf.engine.threads import RowRange
 from divmf.models import losses
 from divmf.models.config import TrainConfig, check
 from divmf.models.mf import MF
@@ -78,16 +78,16 @@ def diversity_gradient(
     """
     lengths = Lengths.of(config, model.n_items, model.n_items if items is None else len(items))
     best_only = config.unmask_policy == "top" or lengths.extra == 0
-    place = comm.row_range(len(users))  # all processes must go the same way
-    fits = place.whole // place.processes * lengths.widest <= REMEMBERED
+    span = comm.row_range(len(users))  # all processes must go the same way
+    fits = span.whole // span.processes * lengths.widest <= REMEMBERED
     if model.users.device.type == "cpu" and model.users.dtype == torch.float32 and best_only and fits:
-        return gradient_by_kernel(model, users, items, seen, config, lengths, place)
+        return gradient_by_kernel(model, users, items, seen, config, lengths, span)
     return gradient_by_chunks(model, users, items, seen, config, lengths, key, block_scores)
 
 
 def gradient_by_kernel(
     model: MF, users: Array, items: Array | None, seen: sparse.csr_array, config: TrainConfig, lengths: Lengths,
-    place: Place,
+    span: RowRange,
 ) -> float:  # fmt: skip
     """As `gradient_by_chunks`, compiled for the CPU, where T keeps the best items of each user and no others."""
     from divmf.kernels.diversity import Block, gradient_of
@@ -104,7 +104,7 @@ def gradient_by_kernel(
         np.ascontiguousarray(model.bias.numpy()[columns]), met.indptr, met.indices, np.float32(UNREACHABLE),
     )  # fmt: skip
     n_skewed = lengths.skewed if config.reg_skew else 0
-    total, *found = gradient_of(block, lengths.kept, n_skewed, config.eps if config.reg_cov else None, place)
+    total, *found = gradient_of(block, lengths.kept, n_skewed, config.eps if config.reg_cov else None, span)
     check(total, "diversity")
     for table, places, gradient in zip((model.users, model.items), (rows, columns), found, strict=True):
         table.grad = torch.zeros_like(table)

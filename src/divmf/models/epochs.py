@@ -23,9 +23,9 @@ def epoch_rng(seed: int, phase: str, epoch: int) -> np.random.Generator:
 
 def initial_model(n_users: int, n_items: int, config: TrainConfig) -> MF:
     """Random vectors of the configured length; with several processes, for the n_users of this one."""
-    rng, place = epoch_rng(config.seed, "start", 0), comm.row_range(n_users)
+    rng, span = epoch_rng(config.seed, "start", 0), comm.row_range(n_users)
     generator = torch.Generator().manual_seed(draw_key(rng))
-    model = MF.random(place.whole, n_items, config.n_dims, generator, slice(place.first, place.first + n_users))
+    model = MF.random(span.whole, n_items, config.n_dims, generator, slice(span.first, span.first + n_users))
     return model.to(device_of(config.device))
 
 
@@ -68,11 +68,11 @@ def diversity_epoch(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Optimizer, rng: np.random.Generator
 ) -> float:
     """One step on L_div of the whole matrix, or one on each mini-batch of it; the mean loss of a user."""
-    total, place = 0.0, comm.row_range(model.n_users)
-    for users, items in submatrices(model.n_users, model.n_items, config.rows, config.columns, rng, place):
+    total, span = 0.0, comm.row_range(model.n_users)
+    for users, items in submatrices(model.n_users, model.n_items, config.rows, config.columns, rng, span):
         total += diversity_gradient(model, users, items, train.matrix, config, draw_key(rng))
         optimiser.step()
-    return check(total / place.whole, "diversity")
+    return check(total / span.whole, "diversity")
 
 
 def joint_epoch(
@@ -82,15 +82,15 @@ def joint_epoch(
 
     A step has a mini-batch of L_div, and as large a share of the samples of L_acc: all, where it has the whole matrix.
     """
-    place, sizes = comm.row_range(model.n_users), (config.rows, config.columns)
-    blocks = submatrices(model.n_users, model.n_items, *sizes, rng, place)
-    slabs = batches_of(train, config, rng, n_blocks(place.whole, model.n_items, *sizes))
+    span, sizes = comm.row_range(model.n_users), (config.rows, config.columns)
+    blocks = submatrices(model.n_users, model.n_items, *sizes, rng, span)
+    slabs = batches_of(train, config, rng, n_blocks(span.whole, model.n_items, *sizes))
     total, own = 0.0, 0.0
     for (users, items), samples in zip(blocks, (batch for slab in slabs for batch in slab.batches()), strict=True):
         total += diversity_gradient(model, users, items, train.matrix, config, draw_key(rng))
         own += add_accuracy_gradient(model, config, samples)
         optimiser.step()
-    return check((total + float(comm.total(own))) / place.whole, "joint")
+    return check((total + float(comm.total(own))) / span.whole, "joint")
 
 
 Epoch = Callable[[MF, Interactions, TrainConfig, torch.optim.Adam, np.random.Generator], float]

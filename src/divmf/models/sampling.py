@@ -9,14 +9,14 @@ import numpy as np
 from divmf.data.interactions import Interactions
 from divmf.engine import comm
 from divmf.engine.arrays import Array
-from divmf.engine.threads import Place, ahead
+from divmf.engine.threads import RowRange, ahead
 
 BITS = 1 << 26  # bytes that a table of who has met what may take, a bit each; beyond, rows are searched
 SLAB, SLABS = 1 << 14, 16  # rows drawn at a time: enough that threads seldom meet, but an epoch has several
 
 
 def draw_key(rng: np.random.Generator) -> int:
-    """A key for draws that belong to a place (`kernels.draw`)."""
+    """A key for draws that belong to a position (`kernels.draw`)."""
     return int(rng.integers(0, 2**63))
 
 
@@ -73,8 +73,8 @@ def slabs(
     from divmf.kernels.draw import mark
     from divmf.kernels.draw import negatives as draw_negatives
 
-    matrix, place, repeats = train.matrix, comm.row_range(len(train)), negatives // each
-    whole, own = repeats * place.whole, range(repeats * place.first, repeats * (place.first + len(train)))
+    matrix, span, repeats = train.matrix, comm.row_range(len(train)), negatives // each
+    whole, own = repeats * span.whole, range(repeats * span.first, repeats * (span.first + len(train)))
     order, key, row = draw_key(rng), draw_key(rng), (train.n_items + 7) // 8
     met = np.zeros((train.n_users, row) if train.n_users * row <= BITS else (0, 0), dtype=np.uint8)
     mark(matrix.indptr, matrix.indices, met)
@@ -86,7 +86,7 @@ def slabs(
     def draw(batch: int) -> Slab:
         bounds = ends[batch : batch + at_once + 1]
         rows, places = dealt(bounds[0], bounds[-1], whole, order, own)
-        chosen = rows // repeats - place.first
+        chosen = rows // repeats - span.first
         users, items = train.users[chosen], train.items[chosen]
         drawn = np.empty((len(chosen), each), dtype=items.dtype)
         draw_negatives(users, items, rows, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
@@ -102,19 +102,19 @@ def n_blocks(n_users: int, n_items: int, rows: int | None, columns: int | None) 
 
 def submatrices(
     n_users: int, n_items: int, rows: int | None, columns: int | None, rng: np.random.Generator,
-    place: Place | None = None,
+    span: RowRange | None = None,
 ) -> Iterator[tuple[Array, Array | None]]:  # fmt: skip
     """Mini-batches of Sec. 3.3.3: every (block of users, block of items) once, both shuffled; None = all items.
 
-    place: where these users stand among those of all processes; a block is of all of them, its users are one's own
+    span: where these users stand among those of all processes; a block is of all of them, its users are one's own
     """
-    place = place or Place(0, n_users, 1)
-    rows, columns = min(rows or place.whole, place.whole), min(columns or n_items, n_items)
-    key, own = draw_key(rng), range(place.first, place.first + n_users)
-    for start in range(0, place.whole, rows):
+    span = span or RowRange(0, n_users, n_users)
+    rows, columns = min(rows or span.whole, span.whole), min(columns or n_items, n_items)
+    key, own = draw_key(rng), range(span.first, span.first + n_users)
+    for start in range(0, span.whole, rows):
         block = np.arange(n_users)
-        if rows < place.whole:
-            block = np.sort(dealt(start, min(start + rows, place.whole), place.whole, key, own)[0] - place.first)
+        if rows < span.whole:
+            block = np.sort(dealt(start, min(start + rows, span.whole), span.whole, key, own)[0] - span.first)
         if columns == n_items:
             yield block, None
             continue

@@ -16,25 +16,12 @@ from torch import Tensor
 
 from divmf.engine import comm
 from divmf.engine.files import damaged, replacing
+from divmf.engine.threads import RowRange
 from divmf.models.mf import MF
 
 TYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.int32: "I32"}
 
 LARGEST = 1e12  # scores of larger vectors do not fit into float32
-
-
-class Rows(NamedTuple):
-    """The users of this process: the first of them, and the one after the last."""
-
-    first: int
-    last: int
-    whole: int
-
-    @classmethod
-    def of(cls, n_users: int) -> "Rows":
-        """Where the users of this process stand, if it has so many."""
-        place = comm.row_range(n_users)
-        return cls(place.first, place.first + n_users, place.whole)
 
 
 def is_users(name: str, shape: tuple[int, ...] | torch.Size) -> bool:
@@ -46,21 +33,21 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
     """Write safetensors, whole or not at all, all processes together."""
     arrays = {name: tensor.detach().contiguous().cpu() for name, tensor in sorted(tensors.items())}
     shared = {name: tensor for name, tensor in arrays.items() if is_users(name, tensor.shape)}
-    rows = Rows.of(len(next(iter(shared.values()))) if shared else 0)
-    header, places, size = layout(arrays, rows.whole, metadata or {})
+    rows = comm.row_range(len(next(iter(shared.values()))) if shared else 0)
+    header, offsets, size = layout(arrays, rows.whole, metadata or {})
     with replacing(path) as temporary:
         if comm.first():
             with temporary.open("wb") as file:
                 file.write(header)
                 file.truncate(size)
                 for name in arrays.keys() - shared.keys():
-                    write_at(file, places[name], arrays[name])
+                    write_at(file, offsets[name], arrays[name])
         comm.barrier()
         if shared:
             with temporary.open("r+b") as file:
                 for name, tensor in shared.items():
                     row_bytes = tensor.shape[1] * tensor.element_size()
-                    write_at(file, places[name] + rows.first * row_bytes, tensor)
+                    write_at(file, offsets[name] + rows.first * row_bytes, tensor)
         comm.barrier()
 
 
@@ -79,9 +66,9 @@ def layout(tensors: Mapping[str, Tensor], n_users: int, metadata: dict[str, str]
     return head, {name: len(head) + begin for name, begin in begins.items()}, len(head) + at
 
 
-def write_at(file: IO[bytes], place: int, tensor: Tensor) -> None:
-    """Write a tensor at a place of a file."""
-    file.seek(place)
+def write_at(file: IO[bytes], offset: int, tensor: Tensor) -> None:
+    """Write a tensor at an offset of a file."""
+    file.seek(offset)
     file.write(np.atleast_1d(tensor.numpy()).data)
 
 
@@ -102,7 +89,7 @@ class Sizes(NamedTuple):
             raise ValueError(f"{name} has shape {shape}, the data {n_rows:,} {whose}")
 
 
-def read_tensors(path: Path, rows: Rows | None = None, sizes: Sizes | None = None) -> dict[str, Tensor]:
+def read_tensors(path: Path, rows: RowRange | None = None, sizes: Sizes | None = None) -> dict[str, Tensor]:
     """Read what `write_tensors` wrote, if it is numbers and fits the data; of tables of users, these rows alone."""
     if not path.exists():
         raise damaged(path, FileNotFoundError())
@@ -148,7 +135,7 @@ def write_model(path: Path, model: MF) -> None:
     write_tensors(path, model.tensors())
 
 
-def read_model(path: Path, rows: Rows | None = None, sizes: Sizes | None = None) -> MF:
+def read_model(path: Path, rows: RowRange | None = None, sizes: Sizes | None = None) -> MF:
     """Read the parameters of a model, or of it the vectors of these users; sizes: those of its data."""
     return model_of(read_tensors(path, rows, sizes), path)
 

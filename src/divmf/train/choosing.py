@@ -15,7 +15,6 @@ from divmf.models.config import TrainConfig
 from divmf.models.ials import SPREAD
 from divmf.models.scorer import Factors, Scorer
 from divmf.models.searches import ARMS, Bench, Trial
-from divmf.models.weights import Rows
 from divmf.train.runs import Run
 from divmf.train.schema import Choice, TrialRow
 
@@ -57,7 +56,7 @@ def model_of(
     Its numbers are written before what was tried, so that a run stopped in between begins again with the same trials.
     """
     if run.models_file.exists():
-        return run.scorer(Rows.of(split.n_users))
+        return run.scorer(comm.row_range(split.n_users))
     told = told_to(progress)
     if earlier is not None:
         found = taken_on(earlier, split, config)

@@ -31,7 +31,6 @@ from divmf.models.config import TrainConfig
 from divmf.models.epochs import EPOCHS, Epoch, epoch_rng, initial_model, joint_epoch, optimisers_of
 from divmf.models.mf import MF
 from divmf.models.scorer import Scorer
-from divmf.models.weights import Rows
 from divmf.ranking.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import Measures, measure, measure_each
@@ -92,7 +91,7 @@ class Training:
 
     def restore_best(self) -> None:
         """Go back to the most accurate weights."""
-        best = self.run.model(self.curve.base, Rows.of(self.model.n_users))
+        best = self.run.model(self.curve.base, comm.row_range(self.model.n_users))
         with torch.no_grad():
             for now, then in zip(self.model.tensors().values(), best.tensors().values(), strict=True):
                 now.copy_(then)
@@ -238,7 +237,7 @@ class Exchange:
     ) -> None:  # fmt: skip
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
         rules, held = rules or run.rules, Held.of(split)
-        scorer = scorer or run.scorer(Rows.of(split.n_users))
+        scorer = scorer or run.scorer(comm.row_range(split.n_users))
         if rules is not None:
             scorer, held = shut(scorer, rules.blocked.items), held_within(held, rules.blocked)
         power = stake_of(split) if config.stake is None else config.stake
@@ -257,7 +256,7 @@ class Exchange:
         """Solve for ρ from the lists of the point before, measure it, keep it."""
         began = time.perf_counter()
         with self.clock.phase("market"):
-            kept = self.run.chosen(before, Rows.of(self.split.n_users))
+            kept = self.run.chosen(before, comm.row_range(self.split.n_users))
             start = self.market.own[1]["valid"] if kept is None else self.market.lists(kept.lists["valid"])
             chosen, gap = self.solved(rho, start)
         seconds = time.perf_counter() - began

@@ -9,7 +9,6 @@ from divmf.market.chosen import Chosen
 from divmf.market.rules import Rules
 from divmf.models.config import TrainConfig
 from divmf.models.scorer import Scorer
-from divmf.models.weights import Rows
 from divmf.ranking.curve import Point
 from divmf.train.fitting import Exchange, measure_lists
 from divmf.train.runs import Run
@@ -34,7 +33,7 @@ def lists_under(
     """
     bound = bound_to(rules, split, run.config)
     maker = Exchange(run, split, run.config, None, scorer, bound)
-    there = run.chosen(point, Rows.of(split.n_users))
+    there = run.chosen(point, comm.row_range(split.n_users))
     start = maker.market.own[1]["valid"] if there is None else maker.market.lists(there.lists["valid"])
     chosen, _ = maker.solved(point.knob or 0.0, start)
     after = measure_lists(chosen.lists["test"].copy(), split, split.test)

@@ -30,6 +30,7 @@ from divmf.data.split import Split
 from divmf.data.stored import read_split, write_split
 from divmf.engine import comm
 from divmf.engine.files import append_line, damaged, read_json, write_json, write_text
+from divmf.engine.threads import RowRange
 from divmf.engine.versions import versions
 from divmf.market.bound import Bound
 from divmf.market.chosen import Chosen
@@ -38,7 +39,6 @@ from divmf.models.mf import MF
 from divmf.models.scorer import Blocks, Factors, Scorer
 from divmf.models.stored import from_tensors, tensors
 from divmf.models.weights import (
-    Rows,
     Sizes,
     metadata_of,
     model_of,
@@ -204,7 +204,7 @@ class Run:
         """Where the weights of a point are; 000 is the model before diversifying."""
         return self.folder / "points" / f"{0 if point.phase == 'accuracy' else point.epoch:03d}.safetensors"
 
-    def model(self, point: Point, rows: Rows | None = None) -> MF:
+    def model(self, point: Point, rows: RowRange | None = None) -> MF:
         """The model of a point of the curve that one may choose; rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None:
             return read_model(self.weights_file(point), rows, self.sizes)
@@ -215,7 +215,7 @@ class Run:
         """Where the model before diversifying is."""
         return self.folder / "points" / "000.safetensors"
 
-    def scorer(self, rows: Rows | None = None) -> Scorer:
+    def scorer(self, rows: RowRange | None = None) -> Scorer:
         """What the market's lists are made of: the model before diversifying; rows: of some users alone."""
         if not self.base_file.exists():
             if read_as(self.config_file, CONFIG)["start"] != FUNCTION:
@@ -249,7 +249,7 @@ class Run:
         self.record_scorer(scorer)
         write_json(self.models_file, choice)
 
-    def chosen(self, point: Point, rows: Rows | None = None) -> Chosen | None:
+    def chosen(self, point: Point, rows: RowRange | None = None) -> Chosen | None:
         """The lists of a point of the market; none for other points. rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None or self.config.method != "market":
             return None
@@ -298,14 +298,14 @@ class Run:
     def restore_moments(self, optimiser: Any, n_users: int) -> None:
         """Give an optimiser the moments kept last; there are none where no accuracy epoch was trained."""
         if comm.shared(self.moments_file.exists()):
-            restore_optimiser("best", optimiser, read_tensors(self.moments_file, Rows.of(n_users)))
+            restore_optimiser("best", optimiser, read_tensors(self.moments_file, comm.row_range(n_users)))
 
     def resume(self, n_users: int) -> dict[str, Tensor]:
         """The last state; lines of the log that it does not cover (an epoch cut short) are taken back. Empty if new.
 
         n_users: how many of them this process has; there may be more or fewer processes than before
         """
-        rows = Rows.of(n_users)
+        rows = comm.row_range(n_users)
         if not comm.shared(self.state_file.exists()):
             if comm.first():
                 self.log_file.unlink(missing_ok=True)
