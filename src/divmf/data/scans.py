@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from divmf.data.ids import check_ids, id_facts, id_table, id_values
+from divmf.data.parquet import check_parquet
 from divmf.data.tables import at_least, file_kind, find_column, first_line, no_panic
 from divmf.data.times import as_times, time_facts
 from divmf.engine import comm
@@ -115,6 +116,8 @@ class Scan:
         rated: tuple[str | None, float] | None = None,
     ) -> "Scan":  # fmt: skip
         """The columns found by their usual names if not named."""
+        for part in parts:
+            check_parquet(part)
         files = pl.scan_parquet(parts, glob=False, hive_partitioning=False)
         types = files.collect_schema()
         table = pl.DataFrame(schema=types)

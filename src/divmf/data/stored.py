@@ -9,6 +9,7 @@ import polars as pl
 
 from divmf.data.fingerprint import fingerprint
 from divmf.data.interactions import Interactions, Share
+from divmf.data.parquet import check_parquet
 from divmf.data.split import PARTS, Split
 from divmf.data.tables import no_panic
 from divmf.engine import comm
@@ -131,6 +132,7 @@ def read_part(path: Path, only: pl.Expr | None = None) -> pl.DataFrame:
     check_not_forked()
     try:
         with no_panic():
+            check_parquet(path)
             whole = pl.scan_parquet(path, glob=False)
             return (whole if only is None else whole.filter(only)).collect()
     except (OSError, pl.exceptions.PolarsError) as error:

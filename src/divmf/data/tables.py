@@ -15,6 +15,7 @@ from typing import IO, Any, Literal, overload
 import polars as pl
 
 from divmf.data.ids import as_ids
+from divmf.data.parquet import check_parquet, check_plan
 from divmf.engine.files import naming, replacing
 from divmf.engine.forked import check_not_forked
 
@@ -167,9 +168,13 @@ def read_table(path: str | Path) -> pl.DataFrame:
 def read_as(path: Path, kind: str, packed: str | None) -> pl.DataFrame:
     """A file of a kind, or a folder of parquet parts."""
     if path.is_dir():
-        return pl.read_parquet(sorted(part for part in path.glob("*.parquet") if part.is_file()), glob=False)
+        parts = sorted(part for part in path.glob("*.parquet") if part.is_file())
+        for part in parts:
+            check_parquet(part)
+        return pl.read_parquet(parts, glob=False)
     data = unpack(path, packed) if packed else path
     if kind == "parquet":
+        check_plan(data) if isinstance(data, bytes) else check_parquet(data)
         return pl.read_parquet(data, glob=False)
     if kind == "json":
         return read_json_lines(data)
