@@ -42,3 +42,30 @@ def test_what_is_no_scorer_is_named() -> None:
         tensors(Blocks(lambda users: np.zeros((len(users), 5)), 7, 5))
     with pytest.raises(ValueError, match="tensors bias are no scorer"):
         from_tensors({"bias": tensors(SCORERS["factors"])["bias"]})
+
+
+@pytest.mark.parametrize("of", ["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("name", "place", "value", "match"),
+    [
+        ("met.indices", 0, 5, "met: .*5"),
+        ("met.indices", 0, -1, "met: .*>= 0"),
+        ("met.offsets", 1, 1 << 40, "met: .*non-decreasing"),
+        ("met.offsets", -1, 1 << 40, "met: .*size"),
+    ],
+)
+def test_places_out_of_bounds_are_refused_before_a_kernel_reads_there(
+    of: str, name: str, place: int, value: int, match: str
+) -> None:
+    """Fault 3: the file chooses where memory is read."""
+    found = {key: tensor.clone() for key, tensor in tensors(SCORERS[of]).items()}
+    found[name][place] = value
+    with pytest.raises(ValueError, match=match):
+        from_tensors(found)
+
+
+def test_weights_that_are_no_square_of_float32_are_refused() -> None:
+    found = tensors(SCORERS["dense"])
+    for unfit in (found["weights"][:4], found["weights"][0], found["weights"].double()):
+        with pytest.raises(ValueError, match="weights has shape"):
+            from_tensors(found | {"weights": unfit})

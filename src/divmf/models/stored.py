@@ -41,6 +41,8 @@ def from_tensors(found: Mapping[str, Tensor], met: sparse.csr_array | None = Non
     if not {"weights", "weights.offsets"} & found.keys():
         raise ValueError(f"tensors {', '.join(sorted(found))} are no scorer; it has users and items, or weights")
     weights = found["weights"].numpy() if "weights" in found else from_csr("weights", found)
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or weights.dtype != np.float32:
+        raise ValueError(f"weights has shape {weights.shape} of {weights.dtype}; it must be square, of float32")
     if met is None and "met.offsets" not in found:
         raise ValueError("what users met was not kept with the weights; give it as met")
     n_items = weights.shape[0]
@@ -55,7 +57,15 @@ def csr(name: str, table: Any) -> dict[str, Tensor]:
 
 
 def from_csr(name: str, found: Mapping[str, Tensor], n_columns: int | None = None) -> sparse.csr_array:
-    """The sparse table that `csr` took apart; square, if the number of columns is not given."""
+    """The sparse table that `csr` took apart; square, if the number of columns is not given.
+
+    Kernels take it for granted that its places are there, so all are looked at.
+    """
     offsets, indices, values = (found[f"{name}.{part}"].numpy() for part in CSR)
     shape = (len(offsets) - 1, len(offsets) - 1 if n_columns is None else n_columns)
-    return sparse.csr_array((values, indices, offsets.astype(np.int64)), shape=shape)
+    try:
+        table = sparse.csr_array((values.astype(np.float32), indices, offsets.astype(np.int64)), shape=shape)
+        table.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    return table

@@ -121,6 +121,13 @@ def check_numbers(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} holds NaN or infinite numbers")
 
 
+def check_small(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse tables whose products do not fit into float32."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and tensor.numel() and float(tensor.abs().max()) > LARGEST:
+            raise damaged(path, f"{name} holds numbers larger than {LARGEST:g}")
+
+
 def metadata_of(path: Path) -> dict[str, str]:
     """What a file says of itself."""
     try:
@@ -149,10 +156,7 @@ def model_of(tensors: Mapping[str, Tensor], path: Path) -> MF:
         raise damaged(path, f"vectors of shapes {tuple(model.users.shape)} and {tuple(model.items.shape)}")
     if model.bias.shape != (model.n_items,):
         raise damaged(path, f"bias has shape {tuple(model.bias.shape)}, the model {model.n_items:,} items")
-    if largest := [
-        name for name, t in tensors.items() if name in ("users", "items", "bias") and t.abs().max() > LARGEST
-    ]:
-        raise damaged(path, f"{largest[0]} holds numbers larger than {LARGEST:g}")
+    check_small({name: tensors[name] for name in ("users", "items", "bias")}, path)
     types = {tensor.dtype for tensor in (model.users, model.items, model.bias)}
     if len(types) > 1 or not model.users.is_floating_point():
         raise damaged(path, f"vectors of {' and '.join(sorted(str(each).removeprefix('torch.') for each in types))}")

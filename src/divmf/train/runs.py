@@ -40,6 +40,7 @@ from divmf.models.scorer import Blocks, Factors, Scorer
 from divmf.models.stored import from_tensors, tensors
 from divmf.models.weights import (
     Sizes,
+    check_small,
     metadata_of,
     model_of,
     read_model,
@@ -378,6 +379,7 @@ class Run:
 
 def scorer_of(found: Mapping[str, Tensor], path: Path, sizes: Sizes) -> Scorer:
     """The scorer that was kept in a file, if it is one of these users and items."""
+    check_small(found, path)
     try:
         scorer = from_tensors(found)
     except (KeyError, ValueError) as error:
