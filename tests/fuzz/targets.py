@@ -23,10 +23,12 @@ from divmf.data.interactions import Interactions
 from divmf.data.split import Split
 from divmf.data.tables import read_catalog
 from divmf.estimator import load
+from divmf.market.rules import Rules
 from divmf.models.config import TrainConfig
 from divmf.ranking.lists import TopK
 from divmf.reports.experiments.recipe import read_recipe
 from divmf.train.fitting import fit
+from divmf.train.ruling import bound_to
 from divmf.train.runs import Run
 
 warnings.filterwarnings("ignore")
@@ -83,6 +85,7 @@ def check_model(folder: Path) -> None:
     """Read a saved model or a run and make its lists."""
     lists = load(folder).lists(k=3)
     assert lists.items.max() < lists.n_items
+    assert np.isfinite(lists.scores[lists.items >= 0]).all()
 
 
 def check_run(folder: Path) -> None:
@@ -166,21 +169,34 @@ def tables(folder: Path) -> list[Target]:
     return found
 
 
+# runs whose files differ, and what is fuzzed of all but the first
+RUNS = {
+    "run": TrainConfig(dim=4, accuracy_epochs=2, diversity_epochs=2),
+    "ease": TrainConfig(model="ease", diversity_epochs=2),
+    "paper": TrainConfig(preset="paper", dim=4, accuracy_epochs=2, diversity_epochs=2),
+}
+RULED = Rules(capacity={"items": {"i00001": 9}}, floor={"items": {"i00002": 2}})
+OWN = ("rules.json", "models.json", "state.safetensors", "000.safetensors", "001.safetensors", "lists.safetensors")
+
+
 def of_runs(folder: Path) -> list[Target]:
-    """Each file of a run folder and of a saved model."""
-    split = open_data("synthetic:30x20x300").leave_one_out(0)
-    config = TrainConfig(dim=4, accuracy_epochs=2, diversity_epochs=2)
-    run = Run.start(folder / "run", split, config, "synthetic:30x20x300")
-    for _ in fit(run, split, config):
-        pass
-    run.pick(epoch=1)
-    load(run.folder).save(folder / "model")
-    found = []
-    for place, use in ((folder / "run", check_run), (folder / "model", check_model)):
-        for path in sorted(place.rglob("*")):
-            if path.is_file() and path.name not in ("lock", "002.safetensors"):
-                name = str(path.relative_to(folder))
-                found.append(Target(name, path, (path.read_bytes(),), lambda _, use=use, place=place: use(place)))
+    """Each file of a run folder and of a saved model; of other kinds of runs, the files that are not alike."""
+    split, found = open_data("synthetic:30x20x300").leave_one_out(0), []
+    for name, config in RUNS.items():
+        rules = bound_to(RULED, split, config) if name == "ease" else None
+        run = Run.start(folder / name, split, config, "synthetic:30x20x300", rules=rules)
+        for _ in fit(run, split, config):
+            pass
+        run.pick(epoch=1)
+        saved = folder / ("model" if name == "run" else f"{name}-model")
+        load(run.folder).save(saved)
+        for place, use in ((run.folder, check_run), (saved, check_model)):
+            for path in sorted(place.rglob("*")):
+                wanted = path.name in (*OWN, "model.safetensors") if name != "run" else path.name != "002.safetensors"
+                if path.is_file() and path.name != "lock" and wanted:
+                    called = str(path.relative_to(folder))
+                    examples = (path.read_bytes(),)
+                    found.append(Target(called, path, examples, lambda _, use=use, place=place: use(place)))
     return found
 
 
@@ -189,8 +205,10 @@ def all_targets(folder: Path, only: Sequence[str] = ()) -> list[Target]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     found = tables(folder)
-    if not only or any("/" in name for name in only):
-        found += of_runs(folder)
+    if not {target.name for target in found}.issuperset(only or ["all"]):
+        from asked import of_what_is_asked
+
+        found += of_runs(folder) + of_what_is_asked(folder)
     found = [target for target in found if not only or target.name in only]
     for target in found:
         target.path.write_bytes(target.examples[0])
