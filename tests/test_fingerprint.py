@@ -23,9 +23,9 @@ def slow_mixed(value: int) -> int:
 @given(st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=9, unique=True), st.integers(0, 10**9))
 def test_ids_are_hashed_as_a_loop_would(ids, first):
     one_by_one = 0
-    for place, text in enumerate(ids, first):
+    for position, text in enumerate(ids, first):
         number = sum((byte + 1) * int(OF_BYTE) ** power for power, byte in enumerate(text.encode(), 1)) % WORD
-        one_by_one += slow_mixed((place * int(OF_PLACE) + slow_mixed(number * int(OF_ID) % WORD)) % WORD)
+        one_by_one += slow_mixed((position * int(OF_PLACE) + slow_mixed(number * int(OF_ID) % WORD)) % WORD)
     assert int(sum_of_ids(pl.Series(ids), first)) == one_by_one % WORD
 
 
@@ -33,8 +33,8 @@ def test_pairs_are_hashed_as_a_loop_would():
     part = marketplace(30, 40, 400, seed=1).users_between(10, 20)
     rows = zip(part.users.tolist(), part.items.tolist(), strict=True)
     one_by_one = 0
-    for place, (user, item) in enumerate(rows, part.share.first_pair):
-        one_by_one += slow_mixed((place * int(OF_PLACE) + (10 + user) * int(OF_USER) + item * int(OF_ITEM)) % WORD)
+    for position, (user, item) in enumerate(rows, part.share.first_pair):
+        one_by_one += slow_mixed((position * int(OF_PLACE) + (10 + user) * int(OF_USER) + item * int(OF_ITEM)) % WORD)
     assert int(sum_of_pairs(part)) == one_by_one % WORD
 
 

@@ -53,9 +53,11 @@ def test_repeated_pairs_become_one_with_the_latest_time(events):
 @given(EVENTS)
 def test_rows_stand_by_user_then_time_then_place_in_the_file(events):
     data = Interactions.from_frame(pl.DataFrame(events, schema=["user", "item", "time"], orient="row"))
-    place = {(user, item, time): place for place, (user, item, time) in enumerate(events)}  # the last one counts
+    position = {
+        (user, item, time): position for position, (user, item, time) in enumerate(events)
+    }  # the last one counts
     rows = list(data.frame.iter_rows())
-    assert rows == sorted(rows, key=lambda row: (row[0], row[2], place[row]))
+    assert rows == sorted(rows, key=lambda row: (row[0], row[2], position[row]))
 
 
 @given(PAIRS, st.randoms())
@@ -68,7 +70,7 @@ def test_without_times_the_order_of_the_file_has_no_meaning(pairs, random):
 
 @given(st.lists(st.integers(0, 5), min_size=1))
 def test_last_of_each_marks_what_a_loop_marks(keys):
-    slow = [key not in keys[place + 1 :] for place, key in enumerate(keys)]
+    slow = [key not in keys[position + 1 :] for position, key in enumerate(keys)]
     assert last_of_each(np.array(keys)).tolist() == slow
 
 

@@ -29,7 +29,7 @@ from divmf.ranking.metrics import (
     gini,
     measure,
     measure_each,
-    sum_of_places,
+    sum_of_slots,
 )
 
 COUNTS = arrays(np.int64, st.integers(1, 30), elements=st.integers(0, 50))
@@ -167,7 +167,7 @@ def test_every_metric_is_a_number_within_its_range(case):
 @given(arrays(np.bool_, st.tuples(st.integers(0, 7), st.integers(0, 5))))
 def test_values_summed_over_marked_places_are_a_matrix_product(marks: np.ndarray) -> None:
     values = 1 / np.log2(np.arange(marks.shape[1]) + 2)
-    assert_allclose(sum_of_places(marks, values), marks @ values, rtol=1e-15)
+    assert_allclose(sum_of_slots(marks, values), marks @ values, rtol=1e-15)
 
 
 @given(COUNTS)
@@ -307,7 +307,7 @@ def split():
 
 
 def random_lists(split, rng, share=0.0):
-    """Lists of five unseen items; a share of the users find their test item, at a random place."""
+    """Lists of five unseen items; a share of the users find their test item, at a random slot."""
     scores = rng.random((split.n_users, split.n_items)) - 9 * (split.seen + split.test.matrix).toarray()
     found = (rng.random(split.n_users) < share)[:, None] & (split.test.matrix.toarray() > 0)
     scores[found] = rng.uniform(0.7, 1, found.sum())
@@ -342,13 +342,13 @@ def test_seen_items_and_missing_lists_are_counted_and_logged(split, caplog):
     lists = TopK.from_arrays(items, np.ones((3, 3)), split.user_ids.gather(rows), split.item_ids)
     with caplog.at_level(logging.WARNING, logger="divmf"):
         found = evaluate(lists, split, resamples=2)
-    assert "6 places of the lists hold items their users have already seen" in caplog.text
+    assert "6 slots of the lists hold items their users have already seen" in caplog.text
     assert f"{N_USERS - 3} users with held-out items have no list" in caplog.text
     assert found["hit"] == 3 / N_USERS
     caplog.clear()
     with caplog.at_level(logging.WARNING, logger="divmf"):
         evaluate(lists, split, part="valid", resamples=2)
-    assert "3 places of the lists hold items" in caplog.text
+    assert "3 slots of the lists hold items" in caplog.text
 
 
 def test_asking_for_more_than_the_lists_hold_is_logged(split, caplog):
@@ -466,10 +466,10 @@ def test_intervals_of_a_difference_hold_the_truth_nineteen_times_in_twenty(split
 def test_a_million_lists_of_ten_are_measured_as_plain_arrays_say():
     n_users, n_items, rng = 1_000_000, 20_000, np.random.default_rng(0)
     lists = lists_of((rng.random((n_users, 10)) ** 3 * n_items).astype(np.int32), n_items)
-    places = (np.arange(n_users), rng.integers(0, n_items, n_users))
-    held_out = sparse.csr_array((np.ones(n_users, dtype=np.float32), places), shape=(n_users, n_items))
+    slots = (np.arange(n_users), rng.integers(0, n_items, n_users))
+    held_out = sparse.csr_array((np.ones(n_users, dtype=np.float32), slots), shape=(n_users, n_items))
     popularity = rng.integers(0, 1000, n_items)
     found = measure(lists, held_out, popularity)
-    hits = lists.items == places[1][:, None]
+    hits = lists.items == slots[1][:, None]
     assert found["ndcg"] == pytest.approx((hits / np.log2(np.arange(10) + 2)).sum(axis=1).mean(), rel=1e-9)
     assert found["coverage"] == len(np.unique(lists.items)) / n_items

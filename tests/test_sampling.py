@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from divmf.data.interactions import Interactions
 from divmf.engine.threads import RowRange
 from divmf.kernels.shuffle import shuffled
-from divmf.models.sampling import dealt, slabs, submatrices
+from divmf.models.sampling import own_in_shuffle, slabs, submatrices
 
 
 def some_data(n_users: int = 30, n_items: int = 20, seed: int = 0) -> Interactions:
@@ -87,10 +87,10 @@ def test_processes_find_their_own_numbers_in_the_same_places(n: int, cut: int, k
     cut, first, last = cut % (n + 1), *sorted((one % (n + 1), other % (n + 1)))
     joined = {}
     for own in (range(cut), range(cut, n)):
-        numbers, places = dealt(first, last, n, key, own)
+        numbers, positions = own_in_shuffle(first, last, n, key, own)
         assert all(number in own for number in numbers)
-        assert (np.diff(places) > 0).all()
-        joined |= dict(zip(places.tolist(), numbers.tolist(), strict=True))
+        assert (np.diff(positions) > 0).all()
+        joined |= dict(zip(positions.tolist(), numbers.tolist(), strict=True))
     assert [joined[span] for span in range(last - first)] == shuffled(first, last, n, key).tolist()
 
 

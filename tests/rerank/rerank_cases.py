@@ -69,7 +69,7 @@ def units_of(wide: TopK) -> list[dict[int, float]]:
 
 
 def items_of(lists: TopK) -> list[list[int]]:
-    """The items of each list, without the empty places."""
+    """The items of each list, without the empty slots."""
     return [[int(item) for item in items if item >= 0] for items in lists.items]
 
 

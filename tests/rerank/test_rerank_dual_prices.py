@@ -10,7 +10,7 @@ from rerank_market import market
 from divmf.rerank import dual_prices, gap, optimal
 from divmf.rerank.candidates import ready, unit_scores
 from divmf.rerank.dual_prices import prices
-from divmf.rerank.optimal import places_in, total
+from divmf.rerank.optimal import columns_in, total
 
 
 def plain_dual_prices(wide, k, c, passes, step):
@@ -56,7 +56,7 @@ def test_dual_prices_are_near_the_optimum_and_hold_the_capacities_nearly(c):
     lists, best = dual_prices(wide, k, c=c), optimal(wide, capacity, k)
     over = np.maximum(lists.counts - capacity, 0).sum() / (len(wide) * k)
     assert over < 0.02
-    score, most = (total(unit_scores(wide), places_in(each, wide)) for each in (lists, best))
+    score, most = (total(unit_scores(wide), columns_in(each, wide)) for each in (lists, best))
     assert abs(score - most) < 0.01 * most
 
 

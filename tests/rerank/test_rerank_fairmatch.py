@@ -111,7 +111,7 @@ def test_a_graph_too_heavy_for_the_solver_is_an_error():
 
 
 def test_only_the_first_t_places_of_a_list_hold_what_may_come_in() -> None:
-    # one user, lists of one: place 2 is behind t = 2, whatever it was found in; place 1 comes in
+    # one user, lists of one: column 2 is behind t = 2, whatever it was found in; column 1 comes in
     lists = TopK.from_arrays(np.arange(4)[None], -np.arange(4.0)[None], ["ann"], list("abcd"))
     round_of, visibility = np.array([0, 2, 1, 1]), np.array([9, 0, 0, 0])
     assert replaced(lists, round_of, visibility, k=1, t=2, most=1).tolist() == [[1]]

@@ -93,13 +93,13 @@ def test_lists_at_fixed_discounts_are_the_best_of_all_by_hand(exposure: str) -> 
     made = MarketOfLists(wide, 3, exposure)
     slots, shares = slot_weights(3), exposure_weights(3, exposure) / ONE
 
-    def worth(user: int, places: tuple[int, ...]) -> float:
-        items, scores = wide.items[user][list(places)], wide.scores[user][list(places)]
+    def worth(user: int, columns: tuple[int, ...]) -> float:
+        items, scores = wide.items[user][list(columns)], wide.scores[user][list(columns)]
         return float((slots * scores + shares * discount[items]).sum())
 
     for user, items in enumerate(made.respond(discount)):
-        places = tuple(int(np.flatnonzero(wide.items[user] == item)[0]) for item in items)
-        assert worth(user, places) == pytest.approx(max(worth(user, each) for each in combinations(range(6), 3)))
+        columns = tuple(int(np.flatnonzero(wide.items[user] == item)[0]) for item in items)
+        assert worth(user, columns) == pytest.approx(max(worth(user, each) for each in combinations(range(6), 3)))
 
 
 def test_the_discounts_of_a_solution_give_nearly_its_lists() -> None:
@@ -116,8 +116,8 @@ def test_a_loss_of_ndcg_is_kept_and_no_more_is_replaced_than_allowed() -> None:
     rng = np.random.default_rng(1)
     scores = rng.normal(size=(300, 50))
     wide = wide_lists(scores, 30)
-    users, places = np.nonzero(rng.random((300, 4)) < 0.5)  # half of the best are met later
-    met = (np.ones(len(users), dtype=np.float32), (users, wide.items[users, places]))
+    users, columns = np.nonzero(rng.random((300, 4)) < 0.5)  # half of the best are met later
+    met = (np.ones(len(users), dtype=np.float32), (users, wide.items[users, columns]))
     held = sparse.csr_array(met, shape=(300, 50))
     made = MarketOfLists(wide, 4)
     keeps = made.keeps(0.05, held)

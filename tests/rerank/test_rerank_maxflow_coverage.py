@@ -34,8 +34,8 @@ def most_different_items(wanted, k):
 @some
 @given(candidates(), st.integers(1, 4), st.sampled_from([0.0, 0.3, 0.6, 0.9]))
 def test_the_flow_reaches_as_many_items_as_augmenting_paths_do(wide, k, t_h):
-    places = most_items(wide, unit_scores(wide) >= t_h, k)
-    given_items = [[int(wide.items[user, place]) for place in row if place >= 0] for user, row in enumerate(places)]
+    columns = most_items(wide, unit_scores(wide) >= t_h, k)
+    given_items = [[int(wide.items[user, column]) for column in row if column >= 0] for user, row in enumerate(columns)]
     everything = [item for chosen in given_items for item in chosen]
     units = units_of(wide)
     assert len(set(everything)) == len(everything), "an item goes to one user"

@@ -34,10 +34,10 @@ def counts_of(wide, lists):
 def cost(count, target, penalty):
     """0 up to the target, then penalty, above twice the target (of at least 1) two penalties, above four times …"""
     steps, edge, total = 1, target + max(target, 1), 0.0
-    for place in range(1, count + 1):
-        while place > edge:
+    for shown in range(1, count + 1):
+        while shown > edge:
             steps, edge = steps + 1, target + (edge - target) * 2 + max(target, 1)
-        total += steps * penalty if place > target else 0
+        total += steps * penalty if shown > target else 0
     return total
 
 

@@ -35,9 +35,9 @@ def plain_uimatch(wide, k, capacity, scores):
 def test_uimatch_gives_pairs_as_a_plain_loop_does(wide, k, c, gamma):
     train = make_train(wide)
     popularity = [float(count) ** gamma for count in train.popularity]
-    places = len(wide) * k
-    share = [places if c == inf else c * places * each / max(sum(popularity), 1e-9) for each in popularity]
-    capacity = [max(1, min(round(each), places)) for each in share]
+    slots = len(wide) * k
+    share = [slots if c == inf else c * slots * each / max(sum(popularity), 1e-9) for each in popularity]
+    capacity = [max(1, min(round(each), slots)) for each in share]
     expected = plain_uimatch(wide, k, capacity, units_of(wide))
     assert items_of(uimatch(wide, k, c=c, gamma=gamma, train=train, order="method")) == expected
     assert items_of(uimatch(wide, k, c=c, gamma=gamma, train=train, order="score")) == by_score(wide, expected)
@@ -78,7 +78,7 @@ def test_the_best_pair_takes_the_last_copy_by_hand(caplog):
     assert items_of(uimatch(wide, 1, gamma=0)) == [[0], [2]]
     with caplog.at_level(logging.INFO):
         assert items_of(uimatch(wide, 3, gamma=0, c=0.1, order="score")) == [[0, 1, 2], [0, 2, 1]]
-    assert "3 of 6 places are given over" in caplog.text
+    assert "3 of 6 slots are given over" in caplog.text
 
 
 def test_uimatch_without_train_says_what_is_missing():
@@ -88,7 +88,7 @@ def test_uimatch_without_train_says_what_is_missing():
 
 
 def test_items_met_once_each_share_all_places_evenly() -> None:
-    # the most popular item weighs 1, also where it was met once: two items, four lists of two, so four places each
+    # the most popular item weighs 1, also where it was met once: two items, four lists of two, so four slots each
     lists = TopK.from_arrays(np.tile([0, 1], (4, 1)), np.tile([2.0, 1.0], (4, 1)), list("wxyz"), ["a", "b"])
     train = Interactions.from_frame(pl.DataFrame({"user_id": ["w", "x"], "item_id": ["a", "b"]}))
     assert capacities(lists, 2, 1.0, 2.0, train).tolist() == [4, 4]

@@ -1,7 +1,7 @@
 """A fingerprint of data: the same split gives the same, however many processes share it.
 
-Each id and each pair is hashed together with its place among all, and the hashes are added up: it does not matter who
-adds which of them. Not a seal: it tells one data set from another, not an honest one from a forged one.
+Each id and each pair is hashed together with its position among all, and the hashes are added up: it does not matter
+who adds which of them. Not a seal: it tells one data set from another, not an honest one from a forged one.
 """
 
 import hashlib
@@ -36,25 +36,25 @@ def fingerprint(split: Split) -> str:
 
 
 def sum_of_pairs(part: Interactions) -> np.uint64:
-    """The hashes of a part's pairs, each with its place, added up."""
+    """The hashes of a part's pairs, each with its position, added up."""
     first_user, first_pair = (0, 0) if part.share is None else (part.share.first_user, part.share.first_pair)
     total = np.zeros((), dtype=np.uint64)
     for begin in range(0, len(part), BLOCK):
         users, items = (column[begin : begin + BLOCK].astype(np.uint64) for column in (part.users, part.items))
-        places = np.arange(first_pair + begin, first_pair + begin + len(users), dtype=np.uint64)
+        positions = np.arange(first_pair + begin, first_pair + begin + len(users), dtype=np.uint64)
         users += np.uint64(first_user)
-        total += mixed(places * OF_PLACE + users * OF_USER + items * OF_ITEM).sum()
+        total += mixed(positions * OF_PLACE + users * OF_USER + items * OF_ITEM).sum()
     return np.uint64(total)
 
 
 def sum_of_ids(ids: pl.Series, first: int) -> np.uint64:
-    """The hashes of ids, each with its place, added up; first: the place of the first one."""
+    """The hashes of ids, each with its position, added up; first: the position of the first one."""
     total = np.zeros((), dtype=np.uint64)
     for begin in range(0, len(ids), BLOCK):
         block = ids[begin : begin + BLOCK]
         values = words(block) if block.dtype == pl.String else block.to_numpy().view(np.uint64)
-        places = np.arange(first + begin, first + begin + len(block), dtype=np.uint64)
-        total += mixed(places * OF_PLACE + mixed(values * OF_ID)).sum()
+        positions = np.arange(first + begin, first + begin + len(block), dtype=np.uint64)
+        total += mixed(positions * OF_PLACE + mixed(values * OF_ID)).sum()
     return np.uint64(total)
 
 

@@ -1,6 +1,6 @@
 """What the outside calls a user or an item, and the number it has in here.
 
-An id table is a sorted polars series of distinct ids (integers or strings); the number of an id is its place
+An id table is a sorted polars series of distinct ids (integers or strings); the number of an id is its position
 in the table. Sorted, so that the numbering does not depend on the order of the rows in a file.
 """
 
@@ -60,7 +60,7 @@ def check_ids(column: str, dtype: pl.DataType, facts: dict[str, Any]) -> None:
 
 
 def id_table(ids: pl.Series) -> pl.Series:
-    """The distinct ids, sorted: the number of an id is its place here."""
+    """The distinct ids, sorted: the number of an id is its position here."""
     return ids.unique().sort()
 
 

@@ -45,7 +45,7 @@ class Share:
 class Interactions:
     """Distinct (user, item) pairs by number, with their id tables.
 
-    users, items   (n,) int32, sorted by user, then time, then place in the file: the last row of a user is
+    users, items   (n,) int32, sorted by user, then time, then position in the file: the last row of a user is
                    the user's latest interaction; without times by user, then item: the order of the file
                    has no meaning then
     times          (n,) int64 or None; only their order is used

@@ -12,7 +12,7 @@ ROWS = 1 << 20  # rows looked at together, and then the rest of the last user's
 
 
 def in_order(users: Array, items: Array, times: Array | None, shape: tuple[int, int]) -> tuple[Array, ...]:
-    """Distinct (user, item) pairs by user, then time, then place in the file: users, items[, times].
+    """Distinct (user, item) pairs by user, then time, then position in the file: users, items[, times].
 
     Of repeated pairs the last in that order is kept. Without times: by user, then item.
     """

@@ -66,13 +66,13 @@ def parquet_parts(path: str | Path) -> list[Path] | None:
 def parts_in(folder: Path) -> Iterator[Path]:
     """The parquet files of a folder and of those in it; a folder of very many other things is refused."""
     looked_at = 0
-    for place, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not hidden(Path(name))]
         looked_at += len(folders) + len(names)
         if looked_at > MOST_NAMES:
             raise ValueError(f"{folder} holds more than {MOST_NAMES:,} files; name the folder of parquet parts itself")
         for name in names:
-            path = Path(place, name)
+            path = Path(parent, name)
             if name.endswith(".parquet") and not hidden(Path(name)):
                 if not path.is_file():
                     raise ValueError(f"{path} is not a file but a pipe, a device or a broken link; remove it")

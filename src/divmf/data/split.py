@@ -161,7 +161,7 @@ def leave_one_out(data: Interactions, seed: int | np.random.Generator = 0, held_
 
 
 def drawn_order(data: Interactions, seed: int | np.random.Generator) -> Array:
-    """The places of the rows, user by user, each user's in random order: a draw belongs to a row's place among all."""
+    """The row numbers, user by user, each user's in random order: a draw belongs to a row's position among all."""
     rng = np.random.default_rng(seed)
     if data.share is not None:
         rng.bit_generator.advance(data.share.first_pair)  # type: ignore[attr-defined]  # numpy's default has it
@@ -180,12 +180,12 @@ def hold_out(data: Interactions, seed: int | np.random.Generator = 0, valid: flo
     counts = counts_per_user(data)  # (n_users,)
     starts = np.cumsum(counts) - counts
     order = drawn_order(data, seed)
-    place = np.arange(len(data)) - starts[data.users[order]]  # 0, 1, 2, … within each user
+    position = np.arange(len(data)) - starts[data.users[order]]  # 0, 1, 2, … within each user
     size = counts[data.users[order]]
     n_test = np.minimum(np.round(test * size), size - 1)
     n_valid = np.minimum(np.round(valid * size), size - 1 - n_test)
     part = np.empty(len(data), dtype=np.int8)
-    part[order] = np.where(place < n_test, 2, np.where(place < n_test + n_valid, 1, 0))
+    part[order] = np.where(position < n_test, 2, np.where(position < n_test + n_valid, 1, 0))
     return Split(*(data.where(part == number) for number in range(3)))
 
 

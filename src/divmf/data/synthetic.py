@@ -79,10 +79,10 @@ class Tastes:
     def draw(self, users: Array, rng: np.random.Generator) -> Array:
         """A shelf for each of these users, by interest.  (len(users),)"""
         point = rng.random(len(users))
-        place = np.zeros(len(users), dtype=np.int64)
+        shelf = np.zeros(len(users), dtype=np.int64)
         for favourite in range(FAVOURITES):
-            place += point > self.thresholds[users, favourite]
-        return self.shelves[users, place]
+            shelf += point > self.thresholds[users, favourite]
+        return self.shelves[users, shelf]
 
 
 def marketplace(users: int = 2000, items: int = 1000, interactions: int = 60_000, seed: int = 0) -> Interactions:

@@ -312,12 +312,12 @@ def yelp_reviews(data: bytes | Path) -> pl.DataFrame:
     )
 
 
-def columns_at(data: bytes | Path, separator: str, places: dict[str, int]) -> pl.DataFrame:
-    """Some columns, by their place from 0, of separated text without a header."""
-    columns = list(places.values())
+def columns_at(data: bytes | Path, separator: str, positions: dict[str, int]) -> pl.DataFrame:
+    """Some columns, by their position from 0, of separated text without a header."""
+    columns = list(positions.values())
     with data.open("rb") if isinstance(data, Path) else nullcontext(data) as source:  # a name may look like a pattern
         table = pl.read_csv(source, separator=separator, has_header=False, columns=columns, quote_char=None)
-    table.columns = list(places)
+    table.columns = list(positions)
     return table
 
 

@@ -99,7 +99,7 @@ def _last_tie(row: Array, values: Array, wanted: int, threshold: Any) -> int:
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
 def _fold(row: Array, maxima: Array) -> None:
-    """maxima[j] = the largest of the row's places j, j + n, j + 2n, … with n maxima."""
+    """maxima[j] = the largest of the row's positions j, j + n, j + 2n, … with n maxima."""
     n = len(maxima)
     for j in range(n):
         maxima[j] = row[j] if row[j] > -np.inf else np.float32(-np.inf)  # what is not a number hides nothing
@@ -121,8 +121,8 @@ def _range(values: Array) -> tuple[Any, Any]:
 
 
 @njit(cache=True, nogil=True)
-def _collect(row: Array, maxima: Array, threshold: Any, chosen: Array, places: Array, scores: Array) -> int:
-    """The places and the scores that reach the threshold, at the beginning of two arrays; how many they are.
+def _collect(row: Array, maxima: Array, threshold: Any, chosen: Array, positions: Array, scores: Array) -> int:
+    """The positions and the scores that reach the threshold, at the beginning of two arrays; how many they are.
 
     Every number is written, and the end moved or not: a branch that is guessed wrong costs more.
     """
@@ -131,10 +131,10 @@ def _collect(row: Array, maxima: Array, threshold: Any, chosen: Array, places: A
         chosen[n_chosen] = group
         n_chosen += maxima[group] >= threshold
     for at in range(n_chosen):
-        for place in range(chosen[at], len(row), n_groups):
-            places[size] = place
-            scores[size] = row[place]
-            size += row[place] >= threshold
+        for position in range(chosen[at], len(row), n_groups):
+            positions[size] = position
+            scores[size] = row[position]
+            size += row[position] >= threshold
     return size
 
 
@@ -150,17 +150,17 @@ def scratch_for(n_items: int) -> Scratch:
 def within_reach(row: Array, wanted: int, scratch: Scratch) -> tuple[int, Any, Any]:
     """The `wanted` largest scores of the row and few more: how many, the lowest they may be, and the largest of them.
 
-    The scores are then at the beginning of scratch[1], in no order, and their places in scratch[3].
+    The scores are then at the beginning of scratch[1], in no order, and their positions in scratch[3].
 
     Of the maxima of groups of items, as many as are wanted reach the threshold, and so do as many scores; few more do,
     and only in these groups.
     """
-    maxima, scores, chosen, places = scratch
+    maxima, scores, chosen, positions = scratch
     n_groups = -(-len(row) // max(1, int(np.sqrt(len(row) / wanted))))
     _fold(row, maxima[:n_groups])
     lowest, highest = _range(maxima[:n_groups])
     threshold = _threshold(_padded(maxima, n_groups), wanted, wanted + wanted // LOOSE, lowest, highest)
-    return _collect(row, maxima[:n_groups], threshold, chosen, places, scores), threshold, highest
+    return _collect(row, maxima[:n_groups], threshold, chosen, positions, scores), threshold, highest
 
 
 @njit(cache=True, nogil=True)
@@ -173,7 +173,7 @@ def best_of_row(row: Array, n_first: int, kept: Array, scratch: Scratch) -> Any:
     """
     wanted = len(kept)
     size, threshold, highest = within_reach(row, wanted, scratch)
-    scores, places = _padded(scratch[1], size), scratch[3]
+    scores, positions = _padded(scratch[1], size), scratch[3]
     last = _threshold(scores, wanted, wanted, threshold, highest)
     last_tie = _last_tie(row, scores, wanted, last)
     first, first_tie = last, last_tie
@@ -184,10 +184,10 @@ def best_of_row(row: Array, n_first: int, kept: Array, scratch: Scratch) -> Any:
         first, first_tie = highest, -1
     front, back = 0, n_first
     for at in range(size):
-        if scores[at] > first or (scores[at] == first and places[at] <= first_tie):
-            kept[front] = places[at]
+        if scores[at] > first or (scores[at] == first and positions[at] <= first_tie):
+            kept[front] = positions[at]
             front += 1
-        elif scores[at] > last or (scores[at] == last and places[at] <= last_tie):
-            kept[back] = places[at]
+        elif scores[at] > last or (scores[at] == last and positions[at] <= last_tie):
+            kept[back] = positions[at]
             back += 1
     return highest

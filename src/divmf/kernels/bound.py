@@ -67,13 +67,13 @@ def bound_rows(
     for n in range(len(block)):
         row, user = block[n], first + n
         begin, end = wanted.held_offsets[user], wanted.held_offsets[user + 1]
-        for place in range(begin, end):
-            held[place - begin] = row[wanted.held[place]]
-        for place in range(wanted.offsets[user], wanted.offsets[user + 1]):
-            row[wanted.seen[place]] = NEVER
-        for place in range(begin, end):
-            if wanted.held_opens[place] & kind:
-                row[wanted.held[place]] = held[place - begin]
+        for position in range(begin, end):
+            held[position - begin] = row[wanted.held[position]]
+        for position in range(wanted.offsets[user], wanted.offsets[user + 1]):
+            row[wanted.seen[position]] = NEVER
+        for position in range(begin, end):
+            if wanted.held_opens[position] & kind:
+                row[wanted.held[position]] = held[position - begin]
         outside = _thresholds(columns, user, kind, terms, discount, highest)
         marks[:] = False
         for r in range(k):

@@ -1,4 +1,4 @@
-"""Counting over lists: which places hold a wanted item, how often each item is recommended.
+"""Counting over lists: which positions hold a wanted item, how often each item is recommended.
 
 In one thread: a pass over a million lists takes milliseconds, as long as threads take to start on a busy machine.
 """
@@ -17,8 +17,8 @@ def _holds(items: Array, start: int, end: int, item: int) -> bool:
             start = middle
         else:
             end = middle
-    for place in range(start, end):  # noqa: SIM110 (numba has no any())
-        if items[place] == item:
+    for position in range(start, end):  # noqa: SIM110 (numba has no any())
+        if items[position] == item:
             return True
     return False
 
@@ -29,17 +29,17 @@ def mark(lists: Array, offsets: Array, items: Array, found: Array) -> None:
     width = min(lists.shape[1], found.shape[1])
     for row in range(lists.shape[0]):
         start, end = offsets[row], offsets[row + 1]
-        for place in range(width):
-            found[row, place] = _holds(items, start, end, lists[row, place])
+        for position in range(width):
+            found[row, position] = _holds(items, start, end, lists[row, position])
 
 
 @njit(cache=True)
 def row_sums(marks: Array, values: Array, sums: Array) -> None:
-    """sums[r] = the sum of values[p] over the places p of row r that are marked: marks @ values, marks being bool."""
+    """sums[r] = the sum of values[p] over the marked positions p of row r: marks @ values, marks being bool."""
     for row in range(marks.shape[0]):
         total = 0.0
-        for place in range(marks.shape[1]):
-            total += values[place] if marks[row, place] else 0.0
+        for position in range(marks.shape[1]):
+            total += values[position] if marks[row, position] else 0.0
         sums[row] = total
 
 
@@ -49,8 +49,8 @@ def add_counts(lists: Array, weights: Array, counts: Array) -> None:
     for row in range(lists.shape[0]):
         weight = weights[row]
         if weight != 0:
-            for place in range(lists.shape[1]):
-                item = lists[row, place]
+            for position in range(lists.shape[1]):
+                item = lists[row, position]
                 if item >= 0:
                     counts[item] += weight
 
@@ -61,8 +61,8 @@ def list_means(lists: Array, values: Array, means: Array) -> None:
     for row in range(lists.shape[0]):
         total = 0.0
         size = 0
-        for place in range(lists.shape[1]):
-            item = lists[row, place]
+        for position in range(lists.shape[1]):
+            item = lists[row, position]
             if item >= 0:
                 total += values[item]
                 size += 1

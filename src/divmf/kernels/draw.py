@@ -1,6 +1,6 @@
-"""Random draws that belong to a place, not to an order: the same whatever the chunk or the thread.
+"""Random draws that belong to a position, not to an order: the same whatever the chunk or the thread.
 
-A draw is a hash of (key, place, attempt); the key comes from the caller's generator.
+A draw is a hash of (key, position, attempt); the key comes from the caller's generator.
 """
 
 from typing import Any
@@ -23,9 +23,9 @@ def _mix(value: np.uint64) -> np.uint64:
 
 
 @njit(cache=True, inline="always")
-def _draw(key: np.uint64, place: int, attempt: int, n: int) -> Any:
+def _draw(key: np.uint64, position: int, attempt: int, n: int) -> Any:
     """A number in 0 … n − 1, uniform: the high half of a 32 × 32 bit product."""
-    mixed = _mix(key + np.uint64(0x9E3779B97F4A7C15) * np.uint64(place * ATTEMPTS + attempt + 1))
+    mixed = _mix(key + np.uint64(0x9E3779B97F4A7C15) * np.uint64(position * ATTEMPTS + attempt + 1))
     return np.int64(((mixed >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
@@ -45,35 +45,35 @@ def _holds(items: Array, start: int, end: int, item: int) -> bool:
 def mark(offsets: Array, items: Array, met: Array) -> None:
     """Set the bits of the items that each user has met (CSR rows offsets, items)."""
     for user in range(len(met)):
-        for place in range(offsets[user], offsets[user + 1]):
-            item = items[place]
+        for position in range(offsets[user], offsets[user + 1]):
+            item = items[position]
             met[user, item >> 3] |= np.uint8(1 << (item & 7))
 
 
 @njit(cache=True, nogil=True)
 def negatives(
-    users: Array, positives: Array, places: Array, offsets: Array, items: Array, met: Array, n_items: int, key: int,
+    users: Array, positives: Array, positions: Array, offsets: Array, items: Array, met: Array, n_items: int, key: int,
     drawn: Array,
 ) -> None:  # fmt: skip
-    """drawn[p, :] = uniform items that users[p] has not met (CSR rows offsets, items); places[p] is its place.
+    """drawn[p, :] = uniform items that users[p] has not met (CSR rows offsets, items); positions[p] is its position.
 
     met: what `mark` made of the rows, or empty where that would be too large; then the rows are searched
     A user who has met nearly everything gets the positive itself back: its BPR gradient is zero.
     """
     each = drawn.shape[1]
-    for place in range(len(users)):
-        if not met.size and place + 2 * AHEAD < len(users):
-            prefetch(offsets, users[place + 2 * AHEAD])
-            prefetch(items, offsets[users[place + AHEAD]])
-        user = users[place]
+    for position in range(len(users)):
+        if not met.size and position + 2 * AHEAD < len(users):
+            prefetch(offsets, users[position + 2 * AHEAD])
+            prefetch(items, offsets[users[position + AHEAD]])
+        user = users[position]
         start, end = offsets[user], offsets[user + 1]
         for number in range(each):
-            drawn[place, number] = positives[place]
+            drawn[position, number] = positives[position]
             for attempt in range(ATTEMPTS):
-                item = _draw(np.uint64(key), places[place] * each + number, attempt, n_items)
+                item = _draw(np.uint64(key), positions[position] * each + number, attempt, n_items)
                 marked = (met[user, item >> 3] >> (item & 7)) & 1 if met.size else _holds(items, start, end, item)
                 if not marked:
-                    drawn[place, number] = item
+                    drawn[position, number] = item
                     break
 
 
@@ -97,9 +97,9 @@ def others(rows: Array, listed: Array, n_items: int, key: int, kept: Array) -> N
 
 
 @njit(cache=True)
-def _unlisted(taken: Array, place: int) -> int:
-    """The item at a place among the items that are not in the sorted `taken`."""
-    item = place
+def _unlisted(taken: Array, position: int) -> int:
+    """The item at a position among the items that are not in the sorted `taken`."""
+    item = position
     for listed in taken:
         if listed > item:
             break

@@ -79,17 +79,17 @@ def keep_highest(highest: Array, size: int, gain: float) -> int:
     """Keep the highest of the gains seen, ascending; how many there are now."""
     k = len(highest)
     if size < k:
-        place = size
-        while place > 0 and highest[place - 1] > gain:
-            highest[place] = highest[place - 1]
-            place -= 1
-        highest[place] = gain
+        position = size
+        while position > 0 and highest[position - 1] > gain:
+            highest[position] = highest[position - 1]
+            position -= 1
+        highest[position] = gain
         return size + 1
-    place = 0
-    while place + 1 < k and highest[place + 1] < gain:
-        highest[place] = highest[place + 1]
-        place += 1
-    highest[place] = gain
+    position = 0
+    while position + 1 < k and highest[position + 1] < gain:
+        highest[position] = highest[position + 1]
+        position += 1
+    highest[position] = gain
     return k
 
 
@@ -304,11 +304,11 @@ def find_rows(block: Array, first: int, wanted: Wanted, by_value: Array, kept: A
         row, user, size = block[r], first + r, 0
         weight = wanted.weights[user]
         begin, end = wanted.held_offsets[user], wanted.held_offsets[user + 1]
-        for place in range(begin, end):
-            held_values[place - begin] = row[wanted.held[place]]
+        for position in range(begin, end):
+            held_values[position - begin] = row[wanted.held[position]]
         n_open = n_items
-        for place in range(wanted.offsets[user], wanted.offsets[user + 1]):
-            row[wanted.seen[place]] = NEVER
+        for position in range(wanted.offsets[user], wanted.offsets[user + 1]):
+            row[wanted.seen[position]] = NEVER
             n_open -= 1
         for slot in range(kept.shape[1]):
             item = kept[user, slot]
@@ -331,10 +331,10 @@ def find_rows(block: Array, first: int, wanted: Wanted, by_value: Array, kept: A
                 size += 2
         if n_open <= n:
             lowest, least = np.float32(NEVER), np.float32(NEVER)
-        for place in range(begin, end):
-            item, value = wanted.held[place], held_values[place - begin]
+        for position in range(begin, end):
+            item, value = wanted.held[position], held_values[position - begin]
             if value >= lowest or weight * value + wanted.discount[item] >= least or item in kept[user]:
-                keys[size] = _key(weight * value, item, wanted.held_opens[place])
+                keys[size] = _key(weight * value, item, wanted.held_opens[position])
                 size += 1
         keys[:size].sort()
         columns.ends[user] = _write(keys[:size], columns.starts[user], columns)

@@ -23,7 +23,7 @@ RATIO = BETA_1 / np.sqrt(BETA_2)
 NEGLIGIBLE = 1e-30  # a mean that has fallen so far is zero; smaller numbers are slow to compute with
 
 Rows = Array  # values, mean and square of the gradient, side by side: (n, 3, dim)
-Seen = tuple[Array, Array]  # (n, 2): step of a row's last update, its place in that batch
+Seen = tuple[Array, Array]  # (n, 2): step of a row's last update, its position in that batch
 Fading = tuple[Array, Array, Array, Array, Array]  # T(s) and ε of every step s; β₁ⁿ, β₂ⁿ, ρⁿ of every gap n
 
 
@@ -32,8 +32,8 @@ def fading(done: int, n_steps: int, dtype: Any) -> Fading:
     step = done + np.arange(1, n_steps + 502, dtype=np.float64)  # ρ to the power 500 is nothing
     correction = np.sqrt(1 - BETA_2**step) / (1 - BETA_1**step)
     tail = np.zeros(len(step) + 1)
-    for place in range(len(step) - 1, -1, -1):
-        tail[place] = RATIO * (correction[place] + tail[place + 1])
+    for position in range(len(step) - 1, -1, -1):
+        tail[position] = RATIO * (correction[position] + tail[position + 1])
     gaps = np.arange(n_steps + 2, dtype=np.float64)
     mean, square = (np.where(base**gaps < NEGLIGIBLE, 0.0, base**gaps).astype(dtype) for base in (BETA_1, BETA_2))
     epsilon = EPSILON * np.sqrt(1 - BETA_2 ** step[: n_steps + 1])
@@ -41,8 +41,8 @@ def fading(done: int, n_steps: int, dtype: Any) -> Fading:
 
 
 @njit(cache=True)
-def _number(ids: Array, seen: Array, step: int, touched: Array, gaps: Array, count: int, places: Array) -> int:
-    """places = where each of the rows stands among those this step touches; how many there are, with the new ones."""
+def _number(ids: Array, seen: Array, step: int, touched: Array, gaps: Array, count: int, positions: Array) -> int:
+    """positions = where each row stands among those this step touches; how many there are, with the new ones."""
     for number in range(len(ids)):
         if number + AHEAD < len(ids):
             prefetch(seen, ids[number + AHEAD])
@@ -51,7 +51,7 @@ def _number(ids: Array, seen: Array, step: int, touched: Array, gaps: Array, cou
             touched[count], gaps[count] = row, step - 1 - seen[row, 0]
             seen[row, 0], seen[row, 1] = step, count
             count += 1
-        places[number] = seen[row, 1]
+        positions[number] = seen[row, 1]
     return count
 
 
@@ -59,18 +59,18 @@ def _number(ids: Array, seen: Array, step: int, touched: Array, gaps: Array, cou
 def _fetch(rows: Rows, touched: Array, gaps: Array, step: int, rate: float, fading: Fading, now: Array) -> None:
     """now = the values of the rows touched at the end of a step; they were last updated `gaps` steps before."""
     tail, epsilons, _, _, ratio = fading
-    for place in range(len(touched)):
-        if place + AHEAD < len(touched):
-            prefetch(rows, touched[place + AHEAD])
-        row, gap = touched[place], gaps[place]
+    for position in range(len(touched)):
+        if position + AHEAD < len(touched):
+            prefetch(rows, touched[position + AHEAD])
+        row, gap = touched[position], gaps[position]
         if gap == 0:
             for d in range(rows.shape[2]):
-                now[place, d] = rows[row, 0, d]
+                now[position, d] = rows[row, 0, d]
             continue
         way = rows.dtype.type(rate * (tail[step - gap] - ratio[gap] * tail[step]))
         epsilon = epsilons[step - gap]
         for d in range(rows.shape[2]):
-            now[place, d] = rows[row, 0, d] - way * rows[row, 1, d] / (np.sqrt(rows[row, 2, d]) + epsilon)
+            now[position, d] = rows[row, 0, d] - way * rows[row, 1, d] / (np.sqrt(rows[row, 2, d]) + epsilon)
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
@@ -83,17 +83,17 @@ def _step(
     number = rows.dtype.type
     scale, correction = number(rate / (1 - BETA_1**step)), number(1 / np.sqrt(1 - BETA_2**step))
     new, new_square, epsilon, decay = number(1 - BETA_1), number(1 - BETA_2), number(EPSILON), number(l2)
-    for place in range(len(touched)):
-        if place + AHEAD < len(touched):
-            prefetch(rows, touched[place + AHEAD])
-        row, left, left_square = touched[place], fallen[gaps[place] + 1], fallen_square[gaps[place] + 1]
+    for position in range(len(touched)):
+        if position + AHEAD < len(touched):
+            prefetch(rows, touched[position + AHEAD])
+        row, left, left_square = touched[position], fallen[gaps[position] + 1], fallen_square[gaps[position] + 1]
         for d in range(rows.shape[2]):
-            slope = gradient[place, d] + decay * now[place, d]
-            gradient[place, d] = 0
+            slope = gradient[position, d] + decay * now[position, d]
+            gradient[position, d] = 0
             mean = left * rows[row, 1, d] + new * slope
             square = left_square * rows[row, 2, d] + new_square * slope * slope
             rows[row, 1, d], rows[row, 2, d] = mean, square
-            rows[row, 0, d] = now[place, d] - scale * mean / (np.sqrt(square) * correction + epsilon)
+            rows[row, 0, d] = now[position, d] - scale * mean / (np.sqrt(square) * correction + epsilon)
 
 
 class Touched(NamedTuple):

@@ -42,7 +42,7 @@ def _exp(x: float) -> Any:
     """e^x for x ≤ 0, relative error 3e-10, 0 for what is below 2^−126: plain arithmetic, so that loops become vectors.
 
     In double precision and without liberties for the compiler, so that a slope in single precision is the same number
-    in every kernel: Adam makes whole steps of gradients next to nothing, and what differs in the last place grows.
+    in every kernel: Adam makes whole steps of gradients next to nothing, and what differs in the last position grows.
     """
     power = x * LOG2_E
     whole = np.floor(max(power, -126.0))
@@ -62,10 +62,10 @@ def _bpr_slopes(gaps: Array) -> float:
     is a number.
     """
     total, product = 0.0, 1.0
-    for place in range(len(gaps)):
-        gap = np.float64(gaps[place])
+    for position in range(len(gaps)):
+        gap = np.float64(gaps[position])
         decay = _exp(-abs(gap)) if gaps.itemsize == 4 else np.exp(-abs(gap))
-        gaps[place] = (decay if gap > 0 else 1.0) / (1.0 + decay)
+        gaps[position] = (decay if gap > 0 else 1.0) / (1.0 + decay)
         total += max(-gap, 0.0)
         product *= 1.0 + decay
     return float(total + np.log(product))
@@ -75,9 +75,9 @@ def _bpr_slopes(gaps: Array) -> float:
 def _mse_slopes(scores: Array) -> float:
     """scores ← 2·score, the slope of its square; the sum of the squares."""
     total = 0.0
-    for place in range(len(scores)):
-        total += scores[place] ** 2
-        scores[place] *= 2
+    for position in range(len(scores)):
+        total += scores[position] ** 2
+        scores[position] *= 2
     return total
 
 
@@ -89,12 +89,12 @@ def _adam(values: Array, gradient: Array, mean: Array, square: Array, step: int,
     scale = values.dtype.type(rate / (1 - BETA_1**step))
     correction = values.dtype.type(1 / np.sqrt(1 - BETA_2**step))
     epsilon, decay = values.dtype.type(EPSILON), values.dtype.type(l2)
-    for place in range(len(values)):
-        slope = gradient[place] + decay * values[place]
-        gradient[place] = 0
-        mean[place] = beta_1 * mean[place] + (one - beta_1) * slope
-        square[place] = beta_2 * square[place] + (one - beta_2) * slope * slope
-        values[place] -= scale * mean[place] / (np.sqrt(square[place]) * correction + epsilon)
+    for position in range(len(values)):
+        slope = gradient[position] + decay * values[position]
+        gradient[position] = 0
+        mean[position] = beta_1 * mean[position] + (one - beta_1) * slope
+        square[position] = beta_2 * square[position] + (one - beta_2) * slope * slope
+        values[position] -= scale * mean[position] / (np.sqrt(square[position]) * correction + epsilon)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
@@ -106,15 +106,15 @@ def _add_triples(
     total, slopes = 0.0, np.empty(HELD, users.dtype)
     for first in range(0, len(met), HELD):
         size = min(HELD, len(met) - first)
-        for place in range(size):
-            good, bad = met[first + place], unmet[first + place]
-            slopes[place] = _gap(users, user_of[first + place], items, good, bad) + (bias[good] - bias[bad])
+        for position in range(size):
+            good, bad = met[first + position], unmet[first + position]
+            slopes[position] = _gap(users, user_of[first + position], items, good, bad) + (bias[good] - bias[bad])
         total += _bpr_slopes(slopes[:size])
-        for place in range(size):
-            user, good, bad = user_of[first + place], met[first + place], unmet[first + place]
+        for position in range(size):
+            user, good, bad = user_of[first + position], met[first + position], unmet[first + position]
             if good == bad:  # a user who met everything has no negative
                 continue
-            slope = slopes[place]
+            slope = slopes[position]
             for d in range(users.shape[1]):
                 user_gradient[user, d] += slope * (items[bad, d] - items[good, d])
             for d in range(users.shape[1]):
@@ -142,24 +142,24 @@ def add_gradients(
     positives, slopes = np.empty(at_once, users.dtype), np.empty((at_once, each), users.dtype)
     for first in range(0, len(met), at_once):
         size = min(at_once, len(met) - first)
-        for place in range(size):
-            user, good = user_of[first + place], met[first + place]
-            positives[place] = _dot(users, user, items, good) + bias[good]
+        for position in range(size):
+            user, good = user_of[first + position], met[first + position]
+            positives[position] = _dot(users, user, items, good) + bias[good]
             for column in range(each):
-                item = unmet[first + place, column]
+                item = unmet[first + position, column]
                 score = _dot(users, user, items, item) + bias[item]
-                slopes[place, column] = positives[place] - score if is_bpr else score
+                slopes[position, column] = positives[position] - score if is_bpr else score
                 if item == good:  # a user who met everything has no negative
-                    slopes[place, column] = 0
+                    slopes[position, column] = 0
         made = slopes[:size].ravel()
         total += _bpr_slopes(made) if is_bpr else _mse_slopes(made)
-        for place in range(size):
-            user, good = user_of[first + place], met[first + place]
+        for position in range(size):
+            user, good = user_of[first + position], met[first + position]
             slope_met = users.dtype.type(0)
             if not is_bpr:
-                total, slope_met = total + (1 - positives[place]) ** 2, -2 * (1 - positives[place])
+                total, slope_met = total + (1 - positives[position]) ** 2, -2 * (1 - positives[position])
             for column in range(each):
-                item, slope = unmet[first + place, column], slopes[place, column]
+                item, slope = unmet[first + position, column], slopes[position, column]
                 if item == good:
                     continue
                 if is_bpr:

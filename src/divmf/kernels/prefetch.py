@@ -19,10 +19,10 @@ def _ask(_typing: Any, array: Any, offset: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        place = builder.gep(builder.bitcast(data, byte), [arguments[1]])
+        position = builder.gep(builder.bitcast(data, byte), [arguments[1]])
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        builder.call(ask, [place, number(0), number(3), number(1)])  # to read, into the nearest cache, data
+        builder.call(ask, [position, number(0), number(3), number(1)])  # to read, into the nearest cache, data
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate
@@ -32,5 +32,5 @@ def _ask(_typing: Any, array: Any, offset: Any) -> Any:
 def prefetch(table: Array, row: int) -> None:
     """Ask for a row of a table that lies row after row in memory."""
     size = table.strides[0]
-    for place in range(row * size, (row + 1) * size, LINE):
-        _ask(table, place)  # type: ignore[call-arg]
+    for position in range(row * size, (row + 1) * size, LINE):
+        _ask(table, position)  # type: ignore[call-arg]

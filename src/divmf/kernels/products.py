@@ -26,8 +26,8 @@ def gram_part(
     begins, items, values = by_user
     for i in range(first, last):
         row = gram[i]
-        for place in range(offsets[i], offsets[i + 1]):
-            user, weight = users[place], item_values[place]
+        for position in range(offsets[i], offsets[i + 1]):
+            user, weight = users[position], item_values[position]
             for other in range(begins[user], begins[user + 1]):
                 j = items[other]
                 if j > i:
@@ -46,8 +46,8 @@ def rows_times_weights(
         for r in range(len(users)):
             row = scores[r, start:end]
             row[:] = 0
-            for place in range(offsets[users[r]], offsets[users[r] + 1]):
-                value, added = values[place], weights[items[place], start:end]
+            for position in range(offsets[users[r]], offsets[users[r] + 1]):
+                value, added = values[position], weights[items[position], start:end]
                 for column in range(len(row)):
                     row[column] += value * added[column]
 

@@ -12,10 +12,10 @@ def _x_log_x(x: float) -> float:
 
 
 @njit(cache=True)
-def popcon_places(users: Array, items: Array, a: Array, n_items: int) -> Array:
-    """Lists of places (n_lists, k): in round t the users in the order users[t] take their best candidate."""
+def popcon_columns(users: Array, items: Array, a: Array, n_items: int) -> Array:
+    """Lists of columns (n_lists, k): in round t the users in the order users[t] take their best candidate."""
     k = len(users)
-    places = np.full((len(items), k), -1)
+    columns = np.full((len(items), k), -1)
     taken = np.zeros(items.shape, dtype=np.bool_)
     counts = np.zeros(n_items)
     total, mass = 0, 0.0  # Σ f and Σ f log f: the entropy is log total − mass / total
@@ -24,23 +24,23 @@ def popcon_places(users: Array, items: Array, a: Array, n_items: int) -> Array:
         for user in users[rank]:
             entropy = np.log(total) - mass / total if total else 0.0
             chosen, most = -1, -np.inf
-            for place in range(items.shape[1]):
-                item = items[user, place]
+            for column in range(items.shape[1]):
+                item = items[user, column]
                 if item < 0:
                     break
-                if taken[user, place]:
+                if taken[user, column]:
                     continue
                 f = counts[item]
                 added = np.log(total + 1) - (mass - _x_log_x(f) + _x_log_x(f + 1)) / (total + 1) - entropy
                 gain = added / log_n + (1 / n_items if f == 0 else 0.0)
-                value = a[user, place] + (1 - a[user, place]) * gain
+                value = a[user, column] + (1 - a[user, column]) * gain
                 if value > most:
-                    chosen, most = place, value
+                    chosen, most = column, value
             if chosen >= 0:
                 f = counts[items[user, chosen]]
                 mass += _x_log_x(f + 1) - _x_log_x(f)
                 total += 1
                 counts[items[user, chosen]] += 1
                 taken[user, chosen] = True
-                places[user, rank] = chosen
-    return places
+                columns[user, rank] = chosen
+    return columns

@@ -19,10 +19,10 @@ def _pool(scores: Array, length: int, k: int, drop: float) -> int:
 
 
 @njit(cache=True)
-def sapid_places(items: Array, scores: Array, share: Array, k: int, c: int, drop: float) -> Array:
-    """Lists of places (n_lists, k), the smallest expected count first, ties to the smaller place."""
+def sapid_columns(items: Array, scores: Array, share: Array, k: int, c: int, drop: float) -> Array:
+    """Lists of columns (n_lists, k), the smallest expected count first, ties to the smaller column."""
     n_lists, width = items.shape
-    places = np.full((n_lists, k), -1)
+    columns = np.full((n_lists, k), -1)
     expected = np.empty(k)
     counts = np.zeros(len(share))
     for user in range(n_lists):
@@ -30,19 +30,19 @@ def sapid_places(items: Array, scores: Array, share: Array, k: int, c: int, drop
         while length < min(c, width) and items[user, length] >= 0:
             length += 1
         size = 0
-        for place in range(_pool(scores[user], length, k, drop)):
-            item = items[user, place]
+        for column in range(_pool(scores[user], length, k, drop)):
+            item = items[user, column]
             value = counts[item] + (n_lists - user - 1) * k * share[item]
             if size == k and value >= expected[k - 1]:
                 continue
             rank = size if size < k else k - 1
             while rank > 0 and expected[rank - 1] > value:
                 expected[rank] = expected[rank - 1]
-                places[user, rank] = places[user, rank - 1]
+                columns[user, rank] = columns[user, rank - 1]
                 rank -= 1
             expected[rank] = value
-            places[user, rank] = place
+            columns[user, rank] = column
             size = min(size + 1, k)
         for rank in range(size):
-            counts[items[user, places[user, rank]]] += 1
-    return places
+            counts[items[user, columns[user, rank]]] += 1
+    return columns

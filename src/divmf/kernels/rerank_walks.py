@@ -22,7 +22,7 @@ def replace_by_walks(
     users: Array,
     items: Array,
     r: Array,
-    places: Array,
+    columns: Array,
     counts: Array,
     similar: Array,
     mass: Array,
@@ -32,24 +32,24 @@ def replace_by_walks(
     steps: int,
     rng: np.random.Generator,
 ) -> None:
-    """Replace over-recommended items of the lists `places` (columns of `items`), in place, user after user."""
-    k = places.shape[1]
-    place_of = np.full(len(counts), -1)  # where an item stands among the user's candidates
+    """Replace over-recommended items of the lists `columns` (columns of `items`), in place, user after user."""
+    k = columns.shape[1]
+    column_of = np.full(len(counts), -1)  # where an item stands among the user's candidates
     listed = np.zeros(items.shape[1], dtype=np.bool_)
     for user in users:
-        for place in range(items.shape[1]):
-            if items[user, place] >= 0:
-                place_of[items[user, place]] = place
+        for column in range(items.shape[1]):
+            if items[user, column] >= 0:
+                column_of[items[user, column]] = column
         listed[:] = False
         frequency = np.zeros(k)
         for rank in range(k):
-            if places[user, rank] >= 0:
-                listed[places[user, rank]] = True
-                frequency[rank] = counts[items[user, places[user, rank]]]
+            if columns[user, rank] >= 0:
+                listed[columns[user, rank]] = True
+                frequency[rank] = counts[items[user, columns[user, rank]]]
         for rank in np.argsort(-frequency, kind="mergesort"):
-            if places[user, rank] < 0 or frequency[rank] <= even_share:
+            if columns[user, rank] < 0 or frequency[rank] <= even_share:
                 continue
-            start = items[user, places[user, rank]]
+            start = items[user, columns[user, rank]]
             found = -1
             for _ in range(walks):
                 item = start
@@ -57,18 +57,23 @@ def replace_by_walks(
                     item = _step(item, similar, mass, rng.random())
                     if item < 0:
                         break
-                    place = place_of[item]
-                    if place >= 0 and not listed[place] and counts[item] < even_share and r[user, place] >= threshold:
-                        found = place
+                    column = column_of[item]
+                    if (
+                        column >= 0
+                        and not listed[column]
+                        and counts[item] < even_share
+                        and r[user, column] >= threshold
+                    ):
+                        found = column
                         break
                 if found >= 0:
                     break
             if found >= 0:
-                listed[places[user, rank]] = False
+                listed[columns[user, rank]] = False
                 listed[found] = True
                 counts[start] -= 1
                 counts[items[user, found]] += 1
-                places[user, rank] = found
-        for place in range(items.shape[1]):
-            if items[user, place] >= 0:
-                place_of[items[user, place]] = -1
+                columns[user, rank] = found
+        for column in range(items.shape[1]):
+            if items[user, column] >= 0:
+                column_of[items[user, column]] = -1

@@ -72,17 +72,17 @@ def candidates(scores: Array, by_value: Array, by_both: Array, items: Array, val
         if item < 0 or scores[item] == NEVER:
             continue
         known = False
-        for place in range(first):
-            known |= items[place] == item
+        for position in range(first):
+            known |= items[position] == item
         if known:
             continue
         # what is not among the best by score lies below them all, so it is sorted in from there on
-        place = size
-        while place > first and (
-            values[place - 1] < scores[item] or (values[place - 1] == scores[item] and items[place - 1] > item)
+        position = size
+        while position > first and (
+            values[position - 1] < scores[item] or (values[position - 1] == scores[item] and items[position - 1] > item)
         ):
-            items[place], values[place] = items[place - 1], values[place - 1]
-            place -= 1
-        items[place], values[place] = item, scores[item]
+            items[position], values[position] = items[position - 1], values[position - 1]
+            position -= 1
+        items[position], values[position] = item, scores[item]
         size += 1
     return size

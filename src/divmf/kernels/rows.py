@@ -96,15 +96,15 @@ def softmax_part(
             begin, end = offsets[user], offsets[user + 1]
             highest = _add_bias(rows[r], bias)
             positive = 0.0
-            for place in range(begin, end):
-                positive += rows[r, met[place]]
+            for position in range(begin, end):
+                positive += rows[r, met[position]]
             z = exp_row(rows[r], highest)
             total += (end - begin) * (highest + np.log(z)) - positive
             weight[r] = (end - begin) / z
             if end > begin:
                 share = np.float32(z / (end - begin))
-                for place in range(begin, end):
-                    rows[r, met[place]] -= share
+                for position in range(begin, end):
+                    rows[r, met[position]] -= share
             for d in range(dim):
                 weighted_t[d, r] = weight[r] * users[user, d]
         pulled = np.dot(rows, items)
@@ -120,7 +120,7 @@ def top_part(
     users: Array, items_t: Array, bias: Array, offsets: tuple[Array, ...], seen: tuple[Array, ...], chosen: Array,
     first: int, last: int, at_once: int, best_items: tuple[Array, ...], best_scores: tuple[Array, ...],
 ) -> None:  # fmt: skip
-    """For places first … last−1 of `chosen` users: the best unseen items and their scores, into arrays (places, width).
+    """The best unseen items of the users chosen[first … last−1] and their scores, into arrays (users, width).
 
     offsets, seen   the items each user has seen, as CSR matrices, each holding all of the one before: lists are made
                     for every one of them
@@ -141,8 +141,8 @@ def top_part(
             for matrix in range(len(offsets)):
                 as_before = matrix > 0  # the list stays, if nothing of it is taken out
                 lowest = best_scores[matrix - 1][at, width - 1] if as_before else np.float32(-np.inf)
-                for place in range(offsets[matrix][user], offsets[matrix][user + 1]):
-                    item = seen[matrix][place]
+                for position in range(offsets[matrix][user], offsets[matrix][user + 1]):
+                    item = seen[matrix][position]
                     as_before &= row[item] < lowest
                     row[item] = -np.inf
                 if as_before:

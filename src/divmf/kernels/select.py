@@ -54,8 +54,8 @@ def largest_of(scores: Array, items: Array, best_items: Array, best_scores: Arra
     best_items[:] = -1
     best_scores[:] = -np.inf
     width, size = len(best_items), 0
-    for place in range(len(scores)):
-        score, item = scores[place], items[place]
+    for position in range(len(scores)):
+        score, item = scores[position], items[position]
         if not score > -np.inf:
             continue
         if size < width:
@@ -83,5 +83,5 @@ def largest(scores: Array, items: Array, kept_scores: Array) -> None:
 def fill_rows(scores: Array, rows: Array, offsets: Array, items: Array, value: float) -> None:
     """scores[r, i] = value for each item i of row rows[r] of a CSR matrix (offsets, items)."""
     for row in prange(scores.shape[0]):
-        for place in range(offsets[rows[row]], offsets[rows[row] + 1]):
-            scores[row, items[place]] = value
+        for position in range(offsets[rows[row]], offsets[rows[row] + 1]):
+            scores[row, items[position]] = value

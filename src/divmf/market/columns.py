@@ -27,7 +27,7 @@ MOST_KEPT = 1 << 26  # scores: 256 MiB
 # the kinds of lists that are made side by side: those to be measured on validation may hold what is held out for
 # validation and for the test, those to be measured on the test no validation items, those for people neither
 KINDS = ("valid", "test", "all")
-FOR_VALID, FOR_TEST = 1, 2  # the bits of the kinds: 1 << the place in KINDS
+FOR_VALID, FOR_TEST = 1, 2  # the bits of the kinds: 1 << the position in KINDS
 
 
 @dataclass(frozen=True, eq=False)

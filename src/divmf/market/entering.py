@@ -80,12 +80,12 @@ def with_new(
         worth, own = weights[users][:, None] * scorer.scores(users), lists[users]
         short = (own < 0).any(axis=1)
         own = np.maximum(own, 0)
-        for place, item in enumerate(new):
+        for position, item in enumerate(new):
             needed, counted = asked_for(np.take_along_axis(worth, own, 1), discount[own], worth[:, item], offer)
-            asked[users, place] = np.where(may[users, place], np.where(short, 0.0, needed), np.inf)
-            exposed[users, place] = counted
-    for place, item in enumerate(new):
-        discount[item] = entering(asked[:, place], exposed[:, place], rho, bonus)
+            asked[users, position] = np.where(may[users, position], np.where(short, 0.0, needed), np.inf)
+            exposed[users, position] = counted
+    for position, item in enumerate(new):
+        discount[item] = entering(asked[:, position], exposed[:, position], rho, bonus)
     settled = offer._replace(discount=discount)
     made = {kind: taken_in(items, scorer, met[kind], new, settled, weights) for kind, items in chosen.lists.items()}
     return Chosen(discount.astype(np.float32), made)

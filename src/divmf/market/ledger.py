@@ -108,9 +108,9 @@ class Ledger:
 
     def _clip(self, items: Array) -> None:
         """Keep discounts between 0 and what a first showing is worth."""
-        levels, places = np.unique(self.levels[items], return_inverse=True)
+        levels, positions = np.unique(self.levels[items], return_inverse=True)
         highest = np.array([worth_at(0.0, level, self.pace) for level in levels])
-        self.discount[items] = np.clip(self.discount[items], 0.0, highest[places])
+        self.discount[items] = np.clip(self.discount[items], 0.0, highest[positions])
 
     def exposures(self, k: int) -> Array:
         """e_r: what a showing counts in each slot of a page of k.  (k,)"""

@@ -62,8 +62,8 @@ def respond(scores: Array, offer: Offer, weights: Array | None = None, k: int | 
     k = slots if k is None else k
     if k <= slots:
         return lists[:, :k]
-    rows, places = np.nonzero(lists >= 0)
-    both[rows, lists[rows, places]] = -np.inf
+    rows, positions = np.nonzero(lists >= 0)
+    both[rows, lists[rows, positions]] = -np.inf
     return np.hstack([lists, top(torch.from_numpy(both), k - slots)[0].numpy().astype(np.int32)])
 
 

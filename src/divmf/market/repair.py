@@ -87,8 +87,8 @@ def solved(ruled: RuledMarket, columns: Columns, kind: int, at: Standing, users:
     limited = ruled.limits[total] < k
     if limited.any():
         key = owners[pair[limited]] * n_totals + total[limited]
-        keys, place = np.unique(key, return_inverse=True)
-        inside = sparse.csr_array((np.ones(len(place)), (place, pair[limited])), shape=(len(keys), size))
+        keys, position = np.unique(key, return_inverse=True)
+        inside = sparse.csr_array((np.ones(len(position)), (position, pair[limited])), shape=(len(keys), size))
         constraints.append(LinearConstraint(inside, -np.inf, ruled.limits[keys % n_totals]))
     cost = np.concatenate([
         -values, np.full(n_totals, LACKING * ruled.scale), np.full(n_lists, EMPTY * ruled.scale)

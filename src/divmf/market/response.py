@@ -73,16 +73,16 @@ def candidates(scores: Array, weight: float, out: Array, discount: Array, width:
 def chosen_of(values: Array, discounts: Array, k: int, exposure: Array) -> Array:
     """Which candidates, given in order of value, are the best list.
 
-    The market's own turn of a user: a candidate's "exposure" is its place, so that the table of bonuses says what each
-    of them earns.
+    The market's own turn of a user: a candidate's "exposure" is its position, so that the table of bonuses says what
+    each of them earns.
     """
     n = len(values)
     columns = Columns(
         np.zeros(1, dtype=np.int64), np.array([n]), np.arange(n, dtype=np.int32),
         np.ascontiguousarray(values, dtype=np.float32), np.full(n, KIND, dtype=np.uint8),
     )  # fmt: skip
-    places = np.arange(n, dtype=np.int64) << ONE_BITS
+    positions = np.arange(n, dtype=np.int64) << ONE_BITS
     lists = np.full((1, k), -1, dtype=np.int32)
     slots = np.rint(exposure * ONE).astype(np.int64)
-    take_turns(columns, KIND, 0, 1, Terms(slot_weights(k), slots, np.append(discounts, 0.0)), places, lists)
+    take_turns(columns, KIND, 0, 1, Terms(slot_weights(k), slots, np.append(discounts, 0.0)), positions, lists)
     return np.asarray(lists[0][lists[0] >= 0])

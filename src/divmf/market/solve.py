@@ -76,7 +76,7 @@ class Market:
     @property
     def bits(self) -> list[tuple[int, str]]:
         """The kinds of lists with their bits (`Columns.opens`)."""
-        return [(1 << place, kind) for place, kind in enumerate(self.kinds)]
+        return [(1 << position, kind) for position, kind in enumerate(self.kinds)]
 
     @cached_property
     def spread(self) -> float:

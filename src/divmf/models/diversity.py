@@ -106,9 +106,9 @@ def gradient_by_kernel(
     n_skewed = lengths.skewed if config.reg_skew else 0
     total, *found = gradient_of(block, lengths.kept, n_skewed, config.eps if config.reg_cov else None, span)
     check(total, "diversity")
-    for table, places, gradient in zip((model.users, model.items), (rows, columns), found, strict=True):
+    for table, own, gradient in zip((model.users, model.items), (rows, columns), found, strict=True):
         table.grad = torch.zeros_like(table)
-        table.grad.numpy()[places] = gradient
+        table.grad.numpy()[own] = gradient
     return total
 
 

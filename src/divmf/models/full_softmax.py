@@ -48,7 +48,7 @@ def by_autograd(model: MF, met: sparse.csr_array) -> float:
         table.grad = torch.zeros_like(table)
     for rows in blocks(model.n_users, model.n_items):
         pairs = met[rows].tocoo()
-        users, items = (torch.from_numpy(place.astype(np.int64)).to(model.users.device) for place in pairs.coords)
+        users, items = (torch.from_numpy(each.astype(np.int64)).to(model.users.device) for each in pairs.coords)
         loss = losses.softmax(model.scores(rows), users, items)
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())

@@ -20,18 +20,18 @@ def draw_key(rng: np.random.Generator) -> int:
     return int(rng.integers(0, 2**63))
 
 
-def dealt(first: int, last: int, whole: int, key: int, own: range) -> tuple[Array, Array]:
-    """What of a process's own numbers stands at the places first … last − 1 of a random order of 0 … whole − 1.
+def own_in_shuffle(first: int, last: int, whole: int, key: int, own: range) -> tuple[Array, Array]:
+    """What of a process's own numbers stands at the positions first … last − 1 of a random order of 0 … whole − 1.
 
-    The numbers, and where among those places they stand, ascending; the order is the same for any number of processes.
+    The numbers, and where among those positions they stand, ascending; the order is the same however many processes.
     """
     from divmf.kernels.shuffle import shuffled
 
     numbers = shuffled(first, last, whole, key)
     if len(own) == whole:
         return numbers, np.arange(last - first)
-    places = np.flatnonzero((numbers >= own.start) & (numbers < own.stop))
-    return numbers[places], places
+    positions = np.flatnonzero((numbers >= own.start) & (numbers < own.stop))
+    return numbers[positions], positions
 
 
 class Slab(NamedTuple):
@@ -85,12 +85,12 @@ def slabs(
 
     def draw(batch: int) -> Slab:
         bounds = ends[batch : batch + at_once + 1]
-        rows, places = dealt(bounds[0], bounds[-1], whole, order, own)
+        rows, positions = own_in_shuffle(bounds[0], bounds[-1], whole, order, own)
         chosen = rows // repeats - span.first
         users, items = train.users[chosen], train.items[chosen]
         drawn = np.empty((len(chosen), each), dtype=items.dtype)
         draw_negatives(users, items, rows, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
-        return Slab(users, items, drawn, np.searchsorted(places, bounds - bounds[0]))
+        return Slab(users, items, drawn, np.searchsorted(positions, bounds - bounds[0]))
 
     yield from ahead(draw, range(0, len(ends) - 1, at_once))
 
@@ -114,7 +114,7 @@ def submatrices(
     for start in range(0, span.whole, rows):
         block = np.arange(n_users)
         if rows < span.whole:
-            block = np.sort(dealt(start, min(start + rows, span.whole), span.whole, key, own)[0] - span.first)
+            block = np.sort(own_in_shuffle(start, min(start + rows, span.whole), span.whole, key, own)[0] - span.first)
         if columns == n_items:
             yield block, None
             continue

@@ -201,9 +201,9 @@ def side_by_side(table: Tensor, optimiser: torch.optim.Adam) -> Array:
         rows = mean.as_strided((n, 3, dim), (3 * dim, dim, 1), mean.storage_offset() - dim)
     else:
         rows = torch.from_numpy(np.empty((n, 3, dim), dtype=table.detach().numpy().dtype))
-        for place, name in enumerate((MEAN, SQUARE), start=1):
-            rows[:, place] = state[name]
-            state[name] = rows[:, place]
+        for number, name in enumerate((MEAN, SQUARE), start=1):
+            rows[:, number] = state[name]
+            state[name] = rows[:, number]
     rows[:, 0] = table.detach()
     return rows.numpy()
 

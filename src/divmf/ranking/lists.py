@@ -26,7 +26,7 @@ class TopK:
     items      (n_lists, width) int32, −1 where a list is shorter
     scores     (n_lists, width) float32, −inf where a list is shorter
     user_ids   (n_lists,) whose lists these are
-    item_ids   (n_items,) the whole catalogue; the numbers in `items` are places here
+    item_ids   (n_items,) the whole catalogue; the numbers in `items` are slots here
     """
 
     items: Array
@@ -75,14 +75,14 @@ class TopK:
             raise ValueError(f"{bad:,} scores or ranks are missing, NaN or infinite; they must be finite numbers")
         rows = rows.sort("user", "order", "item")
         users = rows["user"].to_numpy()
-        place = np.arange(len(users)) - np.searchsorted(users, users)  # 0, 1, … within each user
-        width = int(place.max()) + 1
+        slot = np.arange(len(users)) - np.searchsorted(users, users)  # 0, 1, … within each user
+        width = int(slot.max()) + 1
         if width > len(item_ids):  # items repeat: no matrix is made of such a list
             raise repeated_pairs(len(rows) - rows.select("user", "item").n_unique())
         items = np.full((len(user_ids), width), -1, dtype=np.int32)
         scores = np.full(items.shape, -np.inf, dtype=np.float32)
-        items[users, place] = rows["item"].to_numpy()
-        scores[users, place] = rows["score"].to_numpy()
+        items[users, slot] = rows["item"].to_numpy()
+        scores[users, slot] = rows["score"].to_numpy()
         if twice := repeated(items):
             raise repeated_pairs(twice)
         return cls(items, scores, user_ids, item_ids)
@@ -171,13 +171,13 @@ class TopK:
     @property
     def frame(self) -> pl.DataFrame:
         """user_id, item_id, score, rank (from 1); a shorter list has fewer rows."""
-        user, place = np.nonzero(self.items >= 0)
+        user, slot = np.nonzero(self.items >= 0)
         return pl.DataFrame(
             {
                 "user_id": self.user_ids.gather(user),
-                "item_id": self.item_ids.gather(self.items[user, place]),
-                "score": self.scores[user, place],
-                "rank": (place + 1).astype(np.int32),
+                "item_id": self.item_ids.gather(self.items[user, slot]),
+                "score": self.scores[user, slot],
+                "rank": (slot + 1).astype(np.int32),
             }
         )
 
@@ -262,7 +262,7 @@ def catalog_of(catalog: Any, items: pl.Series) -> pl.Series:
 
 
 def repeated(items: Array) -> int:
-    """How many places hold an item that their list holds already; sorted rows take a tenth of a hash table's room."""
+    """How many slots hold an item that their list holds already; sorted rows take a tenth of a hash table's room."""
     in_order = np.sort(items, axis=1)
     return int(((in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)).sum())
 

@@ -7,7 +7,7 @@ A metric is one function and one row of METRICS. The row's `kind` says what the 
     "catalogue"  counts (n_items,) → the number itself
     "share"      counts (n_items,), ranking (n_items,) → the number itself
 
-hits: whether the item at a place was held out; held: how many were; counts: in how many lists each item stands;
+hits: whether the item in a slot was held out; held: how many were; counts: in how many lists each item stands;
 ranking: the items, those with the most interactions in train first, ties to the lowest number.
 """
 
@@ -39,16 +39,16 @@ def ndcg(hits: Array, held: Array) -> Array:
     k = hits.shape[1]
     discount = 1 / np.log2(np.arange(k) + 2)  # (k,)
     ideal = np.append(1, np.cumsum(discount))  # (k + 1,), the first only to divide 0 by
-    return np.asarray(sum_of_places(hits, discount) / ideal[np.minimum(held, k)])  # (n_lists,)
+    return np.asarray(sum_of_slots(hits, discount) / ideal[np.minimum(held, k)])  # (n_lists,)
 
 
 def hit(hits: Array, held: Array) -> Array:
     """hit@k: 1 for a list that holds at least one held-out item."""
-    return (sum_of_places(hits, np.ones(hits.shape[1])) > 0).astype(np.float64)  # (n_lists,)
+    return (sum_of_slots(hits, np.ones(hits.shape[1])) > 0).astype(np.float64)  # (n_lists,)
 
 
-def sum_of_places(marks: Array, values: Array) -> Array:
-    """marks @ values: of the values of a list's places, those that are marked are summed.  (n_lists,)"""
+def sum_of_slots(marks: Array, values: Array) -> Array:
+    """marks @ values: of the values of a list's slots, those that are marked are summed.  (n_lists,)"""
     sums = np.empty(len(marks))
     row_sums(marks, values, sums)
     return sums
@@ -72,7 +72,7 @@ def coverage_ceiling(slots: int, n_items: int) -> float:
 
 
 def entropy(counts: Array) -> float:
-    """Entropy, Sec. 2.2: −Σ_i p(i) log p(i) in nats, with p(i) the share of the places item i has; 0 of no places."""
+    """Entropy, Sec. 2.2: −Σ_i p(i) log p(i) in nats, with p(i) the share of the slots item i has; 0 of no slots."""
     listed = counts[counts > 0]
     p = listed / (listed.sum() or 1)
     return max(0.0, float(-(p * np.log(p)).sum()))
@@ -91,13 +91,13 @@ def gini(counts: Array) -> float:
 
 
 def head_share(counts: Array, ranking: Array) -> float:
-    """The share of the places held by the most popular tenth of the catalogue, rounded up; 0 of no places."""
+    """The share of the slots held by the most popular tenth of the catalogue, rounded up; 0 of no slots."""
     head = ranking[: (len(ranking) + 9) // 10]
     return float(counts[head].sum() / max(1, counts.sum()))
 
 
 def tail_share(counts: Array, ranking: Array) -> float:
-    """The share of the places held by the least popular half of the catalogue, rounded down; 0 of no places."""
+    """The share of the slots held by the least popular half of the catalogue, rounded down; 0 of no slots."""
     tail = ranking[(len(ranking) + 1) // 2 :]
     return float(counts[tail].sum() / max(1, counts.sum()))
 
@@ -127,7 +127,7 @@ METRICS: Mapping[str, Metric] = {
     "coverage": Metric(
         "Coverage", "share of the whole catalogue that stands in at least one list", "high", "catalogue", coverage),
     "entropy": Metric(
-        "Entropy", "−Σ p log p in nats, p the share of the recommended places each item has",
+        "Entropy", "−Σ p log p in nats, p the share of the recommended slots each item has",
         "high", "catalogue", entropy, math.log),
     "gini": Metric(
         "Gini index", "Σ (2j − |I| − 1) p_j / (|I| − 1) over the whole catalogue, p ascending; 0 is even",
@@ -136,10 +136,10 @@ METRICS: Mapping[str, Metric] = {
         "Average popularity", "mean over the lists of the mean number of train interactions of their items",
         "low", "list", popularity_of_lists, lambda n_items: math.inf),
     "head_share": Metric(
-        "Head share", "share of the recommended places given to the top 10% of the catalogue by train interactions",
+        "Head share", "share of the recommended slots given to the top 10% of the catalogue by train interactions",
         "low", "share", head_share),
     "tail_share": Metric(
-        "Tail share", "share of the recommended places given to the less popular half of the catalogue",
+        "Tail share", "share of the recommended slots given to the less popular half of the catalogue",
         "high", "share", tail_share),
 }  # fmt: skip
 
@@ -169,7 +169,7 @@ class Tally:
     @property
     def listed(self) -> Array:
         """Which of the lists hold an item at all.  (n_lists,)"""
-        return sum_of_places(self.items >= 0, np.ones(self.items.shape[1])) > 0
+        return sum_of_slots(self.items >= 0, np.ones(self.items.shape[1])) > 0
 
     def measures(self, weights: Array, all_reduce: Callable[[Array], None] = lambda sums: None) -> Measures:
         """All metrics when list r stands there weights[r] times, in the order of METRICS.
@@ -263,7 +263,7 @@ def estimate(
 
     The standard error is that of resampled users. Percentiles of the resamples would not do: a resample holds
     about 63% of the users, some of them several times, so its coverage and entropy are too low, its Gini too high.
-    Where items have few places each (five or so), the errors of coverage and Gini come out a sixth too small.
+    Where items have few slots each (five or so), the errors of coverage and Gini come out a sixth too small.
     """
     k = lists.width or 1 if k is None else k
     if k > lists.width:
@@ -296,7 +296,7 @@ def on_split(lists: TopK, split: Split, part: str) -> tuple[TopK, sparse.csr_arr
     held_out, seen = (split.test.matrix, split.seen) if part == "test" else (split.valid.matrix, split.train.matrix)
     lists = lists.aligned(split.user_ids, split.item_ids)
     if repeated := int(found_in(seen, lists.items, lists.width).sum()):
-        log.warning("%s places of the lists hold items their users have already seen; remove them", f"{repeated:,}")
+        log.warning("%s slots of the lists hold items their users have already seen; remove them", f"{repeated:,}")
     if missing := int(((lists.lengths == 0) & (np.diff(held_out.indptr) > 0)).sum()):
         log.warning("%s users with held-out items have no list; they count as misses", f"{missing:,}")
     return lists, held_out

@@ -59,6 +59,6 @@ def fill_seen(scores: "Tensor", rows: Array, seen: sparse.csr_array, value: floa
         return scores
     import torch
 
-    places = seen[rows].tocoo()
-    at = tuple(torch.from_numpy(place.astype(np.int64)).to(scores.device) for place in places.coords)
+    pairs = seen[rows].tocoo()
+    at = tuple(torch.from_numpy(each.astype(np.int64)).to(scores.device) for each in pairs.coords)
     return scores.index_put_(at, scores.new_tensor(value))

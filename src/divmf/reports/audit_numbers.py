@@ -56,15 +56,15 @@ class Subject:
 
     @cached_property
     def candidates(self) -> TopK:
-        """The lists with scores that put them in the order they have: places for scores where those say otherwise."""
+        """The lists with scores that put them in the order they have: ranks for scores where those say otherwise."""
         if np.array_equal(in_order(self.lists).items[:, : self.k], self.shown.items):
             return self.lists
-        places = -np.arange(self.lists.width, dtype=np.float32)
-        return replace(self.lists, scores=np.where(self.lists.items >= 0, places, -np.inf).astype(np.float32))
+        ranks = -np.arange(self.lists.width, dtype=np.float32)
+        return replace(self.lists, scores=np.where(self.lists.items >= 0, ranks, -np.inf).astype(np.float32))
 
     @cached_property
     def by_place(self) -> bool:
-        """Whether the scores say no more than the order does: they are places, or do not give the order."""
+        """Whether the scores say no more than the order does: they are ranks, or do not give the order."""
         listed, scores = self.candidates.items >= 0, self.candidates.scores
         steps = scores[:, :1] - np.arange(self.lists.width, dtype=np.float32)
         return bool((scores == steps)[listed].all())
@@ -97,7 +97,7 @@ class Subject:
         return lists.for_users_of(self.test) if self.test is not None and self.without_list else lists
 
     def measures(self, lists: TopK) -> Measures:
-        """All that can be said of lists of k of these people; `kept`: the share of the shown places they keep."""
+        """All that can be said of lists of k of these people; `kept`: the share of the shown slots they keep."""
         found = measure(self.measured(lists), self.truth, self.popularity, self.k)
         unknown = (() if self.test is not None else ("ndcg", "hit")) + (
             () if self.train is not None else ("popularity",)
@@ -121,7 +121,7 @@ class Subject:
 
 
 def kept(lists: TopK, shown: TopK) -> float:
-    """The share of the shown places whose item stands in the new list of the same person; 1 of no places."""
+    """The share of the shown slots whose item stands in the new list of the same person; 1 of no slots."""
     found = np.zeros(lists.items.shape, dtype=np.bool_)
     offsets = np.arange(len(shown) + 1) * shown.width
     mark(lists.items, offsets, np.sort(shown.items, axis=1).ravel(), found)
@@ -160,7 +160,7 @@ def trials(
 ) -> Iterator[Trial | LeftOut]:
     """Each reranker that can run, the fastest first, while its expected time is within what is left of the budget.
 
-    people: rows of the lists to keep as examples; replaced: the share of the places a reranker may replace;
+    people: rows of the lists to keep as examples; replaced: the share of the slots a reranker may replace;
     budget: seconds for all of them together; a method with little time has its grid bisected instead of swept.
     """
     start = perf_counter()
@@ -236,9 +236,9 @@ def knobs(method: Method, points: Sequence[Point], floor: float, whole: bool) ->
         yield from method.grid[1:]
     else:
         low, high = 0, len(method.grid)
-        while (place := (low + high) // 2) != low:
-            yield method.grid[place]
-            low, high = (place, high) if points[-1].test["kept"] >= floor else (low, place)
+        while (middle := (low + high) // 2) != low:
+            yield method.grid[middle]
+            low, high = (middle, high) if points[-1].test["kept"] >= floor else (low, middle)
     for _ in range(REFINEMENTS if whole else 1):
         between = knob_between(points, "kept", floor, method.counts)
         if between is None:

@@ -71,8 +71,8 @@ def curve_chart(
     ceiling: the highest coverage these lists can have, drawn as a dashed line.
     """
     rows = [
-        row | {"rest": place >= HIGHLIGHTED}
-        for place, (name, curve) in enumerate(curves.items())
+        row | {"rest": position >= HIGHLIGHTED}
+        for position, (name, curve) in enumerate(curves.items())
         for row in curve_rows(name, curve, metrics, part, accuracy)
     ]
     if not rows:

@@ -32,4 +32,4 @@ def colours(names: Sequence[str]) -> list[str]:
 
 def shapes(names: Sequence[str]) -> list[str]:
     """A shape a name: with the colour, the highlighted methods are told apart twice."""
-    return [SHAPES[place % len(SHAPES)] for place in range(len(names))]
+    return [SHAPES[position % len(SHAPES)] for position in range(len(names))]

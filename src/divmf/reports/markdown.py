@@ -29,7 +29,7 @@ def table_of(table: Table) -> str:
     """A table with its caption above it."""
     lines = [
         f"| {' | '.join(table.header)} |",
-        f"|{'|'.join('---' if place in table.left else '---:' for place in range(len(table.header)))}|",
+        f"|{'|'.join('---' if position in table.left else '---:' for position in range(len(table.header)))}|",
     ]
     for row in table.rows:
         cells = [plain(cell(value)).replace("|", "\\|") for value in row]

@@ -1,8 +1,8 @@
-"""What rerankers share: candidates checked and in order, their scores on one scale, and places → lists.
+"""What rerankers share: candidates checked and in order, their scores on one scale, and columns → lists.
 
-A method chooses *places*: columns of the candidates, (n_lists, k), −1 for none. Candidates stand in order of
-score, so of two places the smaller one is what the model prefers, and a list in the model's order is one whose
-places ascend.
+A method chooses *columns*: columns of the candidates, (n_lists, k), −1 for none. Candidates stand in order of
+score, so of two columns the smaller one is what the model prefers, and a list in the model's order is one whose
+columns ascend.
 """
 
 import logging
@@ -66,7 +66,7 @@ def check(candidates: TopK) -> None:
 
 
 def in_order(candidates: TopK) -> TopK:
-    """Best score first, ties to the lowest item number, empty places last; the same object if it is so already."""
+    """Best score first, ties to the lowest item number, empty ones last; the same object if it is so already."""
     items, scores = candidates.items, np.where(candidates.items >= 0, candidates.scores, -np.inf)
     left, right = scores[:, :-1], scores[:, 1:]
     if ((left > right) | ((left == right) & ((items[:, :-1] < items[:, 1:]) | (items[:, 1:] < 0)))).all():
@@ -117,14 +117,14 @@ def log_softmax(candidates: TopK) -> Array:
 
 
 def best(keys: Array, k: int) -> Array:
-    """The places of the k largest keys of each row, largest first, ties to the smaller place.  (n_lists, k)"""
+    """The columns of the k largest keys of each row, largest first, ties to the smaller column.  (n_lists, k)"""
     return top_of(keys, k)[0]
 
 
 def own(candidates: TopK, k: int) -> Array:
-    """The places of the model's own lists: 0 … k−1, as far as there are candidates.  (n_lists, k)"""
-    places = np.arange(k)
-    return np.where(places < candidates.lengths[:, None], places, -1)
+    """The columns of the model's own lists: 0 … k−1, as far as there are candidates.  (n_lists, k)"""
+    columns = np.arange(k)
+    return np.where(columns < candidates.lengths[:, None], columns, -1)
 
 
 def own_counts(candidates: TopK, k: int) -> Array:
@@ -132,11 +132,11 @@ def own_counts(candidates: TopK, k: int) -> Array:
     return candidates.head(k).counts
 
 
-def lists(candidates: TopK, places: Array, order: str = "method") -> TopK:
-    """The lists that hold these places: in the model's order, or as the method ranked them."""
+def lists(candidates: TopK, columns: Array, order: str = "method") -> TopK:
+    """The lists that hold these columns: in the model's order, or as the method ranked them."""
     if order == "score":
-        places = np.sort(np.where(places >= 0, places, candidates.width), axis=1)
-        places = np.where(places < candidates.width, places, -1)
-    items = np.where(places >= 0, np.take_along_axis(candidates.items, places, axis=1), -1)
-    scores = np.where(places >= 0, np.take_along_axis(candidates.scores, places, axis=1), -np.inf)
+        columns = np.sort(np.where(columns >= 0, columns, candidates.width), axis=1)
+        columns = np.where(columns < candidates.width, columns, -1)
+    items = np.where(columns >= 0, np.take_along_axis(candidates.items, columns, axis=1), -1)
+    scores = np.where(columns >= 0, np.take_along_axis(candidates.scores, columns, axis=1), -np.inf)
     return replace(candidates, items=items.astype(np.int32), scores=scores.astype(np.float32))

@@ -45,11 +45,11 @@ def prices(candidates: TopK, k: int, c: float, passes: int, step: float) -> Arra
     if np.isinf(c):
         return price
     capacity = np.ceil(c * len(candidates) * k / candidates.n_items - 1e-9)
-    places = np.empty((len(candidates), k), dtype=np.int64)
+    columns = np.empty((len(candidates), k), dtype=np.int64)
     least = np.inf
     for number in range(1, passes + 1):
         counts = np.zeros(candidates.n_items, dtype=np.int64)
-        top_priced(scores, candidates.items, price, places, counts)
+        top_priced(scores, candidates.items, price, columns, counts)
         excess = (np.maximum(counts - capacity, 0) ** 2).sum()
         if excess < least:
             least, best_price = excess, price
@@ -60,9 +60,9 @@ def prices(candidates: TopK, k: int, c: float, passes: int, step: float) -> Arra
 
 
 def priced(candidates: TopK, price: Array, k: int) -> Array:
-    """The places of the top k of r_ui − price_i, with r the scaled scores.  (n_lists, k)"""
+    """The columns of the top k of r_ui − price_i, with r the scaled scores.  (n_lists, k)"""
     from divmf.kernels.rerank_prices import top_priced
 
-    places = np.empty((len(candidates), k), dtype=np.int64)
-    top_priced(unit_scores(candidates), candidates.items, price, places, np.zeros(candidates.n_items, dtype=np.int64))
-    return places
+    columns = np.empty((len(candidates), k), dtype=np.int64)
+    top_priced(unit_scores(candidates), candidates.items, price, columns, np.zeros(candidates.n_items, dtype=np.int64))
+    return columns

@@ -42,35 +42,35 @@ def fairmatch(
     cut), which depends on no solver. Weights are rounded up. A list whose items all stay keeps the model's order.
     """
     round_of = rounds(candidates.items[:, :t], candidates.n_items, alpha, divide)  # (n_items,)
-    places = replaced(candidates, round_of, own_counts(candidates, k), k, t, round(beta * k))
-    same = (np.sort(places, axis=1) == np.sort(own(candidates, k), axis=1)).all(axis=1, keepdims=True)
-    return lists(candidates, np.where(same, own(candidates, k), places), order)
+    columns = replaced(candidates, round_of, own_counts(candidates, k), k, t, round(beta * k))
+    same = (np.sort(columns, axis=1) == np.sort(own(candidates, k), axis=1)).all(axis=1, keepdims=True)
+    return lists(candidates, np.where(same, own(candidates, k), columns), order)
 
 
 def replaced(candidates: TopK, round_of: Array, visibility: Array, k: int, t: int, most: int) -> Array:
-    """The places of each list after its most visible items gave way to found ones.  (n_lists, k)"""
-    items, place = candidates.items, np.arange(candidates.width)
+    """The columns of each list after its most visible items gave way to found ones.  (n_lists, k)"""
+    items, column = candidates.items, np.arange(candidates.width)
     own_items = items[:, :k]
     seen_often = np.where(own_items >= 0, visibility[own_items], np.iinfo(np.int64).max)
-    kept = np.argsort(seen_often, axis=1, kind="stable")  # the least visible first, empty places last
-    found = (items >= 0) & (place >= k) & (place < t) & (round_of[items] > 0)
+    kept = np.argsort(seen_often, axis=1, kind="stable")  # the least visible first, empty columns last
+    found = (items >= 0) & (column >= k) & (column < t) & (round_of[items] > 0)
     found_order = np.argsort(
-        np.where(found, round_of[items] * candidates.width + place, np.iinfo(np.int64).max), axis=1
+        np.where(found, round_of[items] * candidates.width + column, np.iinfo(np.int64).max), axis=1
     )
     n_new = np.minimum(found.sum(axis=1), most)[:, None]  # a user with found items has a full list
     rank = np.arange(k)
     width = kept.shape[1]
     old = np.take_along_axis(kept, np.broadcast_to(np.minimum(rank, width - 1), (len(items), k)), axis=1)
     new = np.take_along_axis(found_order, np.clip(rank - (k - n_new), 0, candidates.width - 1), axis=1)
-    places = np.where(rank < k - n_new, old, new)
-    return np.where(rank < candidates.lengths[:, None], places, -1)
+    columns = np.where(rank < k - n_new, old, new)
+    return np.where(rank < candidates.lengths[:, None], columns, -1)
 
 
 def rounds(items: Array, n_items: int, alpha: float, divide: bool) -> Array:
     """In which round, from 1, each item is found; 0 for never.  (n_items,)"""
     t = items.shape[1]
-    user, place = np.nonzero(items >= 0)
-    item = items[user, place]
+    user, column = np.nonzero(items >= 0)
+    item = items[user, column]
     round_of = np.zeros(n_items, dtype=np.int64)
     for number in count(1):
         if not len(item):
@@ -78,13 +78,13 @@ def rounds(items: Array, n_items: int, alpha: float, divide: bool) -> Array:
         degree = np.bincount(item, minlength=n_items)
         low, high = degree[item].min(), degree[item].max()
         scaled = 1 + (t - 1) * (degree[item] - low) / max(high - low, 1)
-        weight = np.ceil(alpha * (place + 1) + (1 - alpha) * scaled - 1e-9).astype(np.int64)
+        weight = np.ceil(alpha * (column + 1) + (1 - alpha) * scaled - 1e-9).astype(np.int64)
         found = unsaturated(item, user, weight, divide)
         if not len(found):
             break
         round_of[found] = number
         left = round_of[item] == 0
-        user, place, item = user[left], place[left], item[left]
+        user, column, item = user[left], column[left], item[left]
     return round_of
 
 

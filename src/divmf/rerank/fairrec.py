@@ -1,4 +1,4 @@
-"""FairRec: every item is guaranteed some places, given out in turns."""
+"""FairRec: every item is guaranteed some slots, given out in turns."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ def fairrec(
     k: int = 5,
     *,
     alpha: Annotated[
-        Share, Field(description="α: each item is guaranteed floor(α·mk/n) places; 0 = the model's list")
+        Share, Field(description="α: each item is guaranteed floor(α·mk/n) slots; 0 = the model's list")
     ] = 0.5,
     order: Order = "method",
 ) -> TopK:
@@ -29,7 +29,7 @@ def fairrec(
     from divmf.kernels.rerank_fill import fill_up, give_in_turns
 
     copies = np.full(candidates.n_items, int(alpha * len(candidates) * k / candidates.n_items + 1e-9))
-    places = np.full((len(candidates), k), -1)
-    give_in_turns(candidates.items, copies, places)
-    fill_up(places, candidates.lengths)
-    return lists(candidates, places, order)
+    columns = np.full((len(candidates), k), -1)
+    give_in_turns(candidates.items, copies, columns)
+    fill_up(columns, candidates.lengths)
+    return lists(candidates, columns, order)

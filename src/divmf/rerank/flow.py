@@ -23,17 +23,17 @@ def solver() -> Any:
 
 
 def best_flow(candidates: TopK, supply: Array, layers: Sequence[tuple[Array, float]]) -> Array:
-    """The places of largest total scaled score less cost, ties to the smaller place.  (n_lists, max supply)
+    """The columns of largest total scaled score less cost, ties to the smaller column.  (n_lists, max supply)
 
     supply   (n_lists,) how many items each user gets; fewer if the capacities do not allow it
     layers   (n_items,) how often an item may be given, and what each time costs in scaled scores; the cheapest first
     """
     n_lists, n_items = candidates.items.shape[0], candidates.n_items
-    user, place = np.nonzero(candidates.items >= 0)
-    item_node, sink = n_lists + candidates.items[user, place], n_lists + n_items
-    # one unit of score outweighs every difference of place, so equal scores go to the smaller place
+    user, column = np.nonzero(candidates.items >= 0)
+    item_node, sink = n_lists + candidates.items[user, column], n_lists + n_items
+    # one unit of score outweighs every difference of column, so equal scores go to the smaller column
     weight = candidates.width + 1
-    cost = place - np.rint(unit_scores(candidates)[user, place] * UNITS).astype(np.int64) * weight
+    cost = column - np.rint(unit_scores(candidates)[user, column] * UNITS).astype(np.int64) * weight
     flow = solver()
     arcs = flow.add_arcs_with_capacity_and_unit_cost(*nodes(user, item_node), np.ones(len(user), dtype=np.int64), cost)
     into_sink = nodes(n_lists + np.arange(n_items), np.full(n_items, sink))
@@ -45,7 +45,7 @@ def best_flow(candidates: TopK, supply: Array, layers: Sequence[tuple[Array, flo
     if (status := flow.solve_max_flow_with_min_cost()) != flow.OPTIMAL:
         raise RuntimeError(f"the min-cost flow solver gave up with status {status}")
     given = flow.flows(arcs) > 0
-    return places_of(user[given], place[given], n_lists, int(supply.max(initial=0)))
+    return columns_of(user[given], column[given], n_lists, int(supply.max(initial=0)))
 
 
 def nodes(tails: Array, heads: Array) -> tuple[Array, Array]:
@@ -53,9 +53,9 @@ def nodes(tails: Array, heads: Array) -> tuple[Array, Array]:
     return tails.astype(np.int32), heads.astype(np.int32)
 
 
-def places_of(user: Array, place: Array, n_lists: int, k: int) -> Array:
-    """Pairs, sorted by user, as lists of places, −1 at their ends.  (n_lists, k)"""
+def columns_of(user: Array, column: Array, n_lists: int, k: int) -> Array:
+    """Pairs, sorted by user, as lists of columns, −1 at their ends.  (n_lists, k)"""
     rank = np.arange(len(user)) - np.searchsorted(user, user)  # 0, 1, … within each user
-    places = np.full((n_lists, k), -1)
-    places[user, rank] = place
-    return places
+    columns = np.full((n_lists, k), -1)
+    columns[user, rank] = column
+    return columns

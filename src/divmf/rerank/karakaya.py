@@ -48,7 +48,7 @@ def karakaya(
     """
     from divmf.kernels.rerank_walks import replace_by_walks
 
-    places = own(candidates, k)
+    columns = own(candidates, k)
     if threshold < 1:
         similar, steep = similar_items(aligned_matrix(candidates, train), neighbours)
         rng = np.random.default_rng(seed)
@@ -56,10 +56,10 @@ def karakaya(
         r = unit_scores(candidates, lowest_of(candidates, scale, lowest))
         counts = own_counts(candidates, k)
         replace_by_walks(
-            rng.permutation(len(candidates)), candidates.items, r, places, counts, similar, steep, often, threshold,
+            rng.permutation(len(candidates)), candidates.items, r, columns, counts, similar, steep, often, threshold,
             walks, steps, rng,
         )  # fmt: skip
-    return lists(candidates, places, order)
+    return lists(candidates, columns, order)
 
 
 def aligned_matrix(candidates: TopK, train: Interactions) -> sparse.csr_array:

@@ -43,7 +43,7 @@ def kwon(
     r = unit_scores(candidates, lowest_of(candidates, scale, lowest))  # (n_lists, width)
     above = (r >= t_r) & (t_r < 1)
     measure = r if ranking == "rating" else counts_of(candidates, r >= min(t_h, t_r), ranking, train)
-    # places ascend as r descends, so "B, then the rest, by r descending" is the order of the places, after all of A
+    # columns ascend as r descends, so "B, then the rest, by r descending" is the order of the columns, after all of A
     after = -(measure.max(where=above, initial=0) + 1 + np.arange(candidates.width))  # (width,)
     keys = np.where(above, -measure, np.where(candidates.items >= 0, after, -np.inf))
     return lists(candidates, best(keys, k), order)

@@ -191,10 +191,10 @@ class MarketOfLists:
     def listed(self, found: Found | Array, order: Order = "score") -> TopK:
         """Lists with their scores."""
         chosen = found.items if isinstance(found, Found) else found
-        places = np.full(chosen.shape, -1)
+        columns = np.full(chosen.shape, -1)
         for slot, items in enumerate(chosen.T):
-            places[:, slot] = np.where(items >= 0, (self.candidates.items == items[:, None]).argmax(axis=1), -1)
-        return lists(self.candidates, places, order)
+            columns[:, slot] = np.where(items >= 0, (self.candidates.items == items[:, None]).argmax(axis=1), -1)
+        return lists(self.candidates, columns, order)
 
 
 def bound_to_lists(rules: Rules, candidates: TopK, k: int, train: Interactions | None) -> Bound:

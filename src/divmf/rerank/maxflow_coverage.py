@@ -9,7 +9,7 @@ from scipy import sparse
 from divmf.engine.arrays import Array
 from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists, own, unit_scores
-from divmf.rerank.flow import places_of
+from divmf.rerank.flow import columns_of
 from divmf.rerank.settings import Order, Share, reranker
 
 
@@ -31,9 +31,9 @@ def maxflow_coverage(
 
     if t_h == 1:
         return lists(candidates, own(candidates, k), order)
-    places = most_items(candidates, unit_scores(candidates) >= t_h, k)
-    fill_up(places, candidates.lengths)
-    return lists(candidates, places, order)
+    columns = most_items(candidates, unit_scores(candidates) >= t_h, k)
+    fill_up(columns, candidates.lengths)
+    return lists(candidates, columns, order)
 
 
 def most_items(candidates: TopK, allowed: Array, k: int) -> Array:
@@ -41,14 +41,16 @@ def most_items(candidates: TopK, allowed: Array, k: int) -> Array:
     from scipy.sparse.csgraph import maximum_flow
 
     n_lists, n_items = len(candidates), candidates.n_items
-    user, place = np.nonzero(allowed)
+    user, column = np.nonzero(allowed)
     if not len(user):
         return np.full((n_lists, k), -1)
     source, sink, first_item = 0, 1 + n_lists + n_items, 1 + n_lists
     tails = np.concatenate([np.full(n_lists, source), 1 + user, first_item + np.arange(n_items)])
-    heads = np.concatenate([1 + np.arange(n_lists), first_item + candidates.items[user, place], np.full(n_items, sink)])
+    heads = np.concatenate(
+        [1 + np.arange(n_lists), first_item + candidates.items[user, column], np.full(n_items, sink)]
+    )
     capacity = np.ones(len(tails), dtype=np.int32)
     capacity[:n_lists] = k
     flow = maximum_flow(sparse.csr_array((capacity, (tails, heads)), shape=(sink + 1, sink + 1)), source, sink).flow
-    given = flow[1 + user, first_item + candidates.items[user, place]] > 0
-    return places_of(user[given], place[given], n_lists, k)
+    given = flow[1 + user, first_item + candidates.items[user, column]] > 0
+    return columns_of(user[given], column[given], n_lists, k)

@@ -1,4 +1,4 @@
-"""Min-cost flow: the best lists when every place above a wanted exposure has a price."""
+"""Min-cost flow: the best lists when every slot above a wanted exposure has a price."""
 
 from typing import Annotated
 
@@ -21,23 +21,23 @@ def mincost_flow(
         Share, Field(description="α: how far the wanted exposure is the model's own; 1 = the model's list")
     ] = 0.5,
     penalty: Annotated[
-        float, Field(ge=0, le=100, description="what a place above the wanted exposure costs, in scaled scores")
+        float, Field(ge=0, le=100, description="what a slot above the wanted exposure costs, in scaled scores")
     ] = 1.0,
     order: Order = "method",
 ) -> TopK:
     """Discrepancy from a wanted exposure by min-cost flow (Antikacioglu & Ravi, KDD 2017). Needs the extra `flow`.
 
     max Σ r_ui − Σ_i cost(f_i): r the score scaled to [0, 1], cost 0 up to target_i = ceil(α·own_i + (1−α)·q), where
-    own_i is how often the model's own lists hold i and q = mk/n; above it each place costs `penalty`, above 2·target_i
+    own_i is how often the model's own lists hold i and q = mk/n; above it each slot costs `penalty`, above 2·target_i
     twice that, above 4·target_i three times, and so on: convex, so that the flow gives exactly the best lists.
     Differs: the original's proportional part is the popularity in the data; with the model's own exposure, α = 1 is
     its own list.
     """
     even = len(candidates) * k / candidates.n_items
     target = np.ceil(alpha * own_counts(candidates, k) + (1 - alpha) * even - 1e-9)
-    places = best_flow(candidates, np.minimum(candidates.lengths, k), convex(target, len(candidates), penalty))
-    places = np.pad(places, ((0, 0), (0, k - places.shape[1])), constant_values=-1)
-    return lists(candidates, places, order)
+    columns = best_flow(candidates, np.minimum(candidates.lengths, k), convex(target, len(candidates), penalty))
+    columns = np.pad(columns, ((0, 0), (0, k - columns.shape[1])), constant_values=-1)
+    return lists(candidates, columns, order)
 
 
 def convex(target: Array, n_lists: int, penalty: float) -> list[tuple[Array, float]]:

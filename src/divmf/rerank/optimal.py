@@ -37,7 +37,7 @@ def optimal(candidates: TopK, capacity: int | Array, k: int = 5) -> TopK:
     """The lists of largest total scaled score in which no item stands more than `capacity` times (min-cost flow).
 
     capacity: one number, or one for each item of the catalogue. Where capacities leave a user without a
-    candidate, the list is shorter: as few places as possible stay empty. Needs the extra `flow`.
+    candidate, the list is shorter: as few slots as possible stay empty. Needs the extra `flow`.
     """
     candidates = ready(candidates, k)
     if np.ndim(capacity) and np.shape(capacity) != (candidates.n_items,):
@@ -55,27 +55,27 @@ def gap(lists: TopK, candidates: TopK) -> Gap:
     candidates = ready(candidates, 1)
     lists = lists.aligned(candidates.user_ids, candidates.item_ids)
     r = unit_scores(candidates)
-    places = best_flow(candidates, lists.lengths, [(lists.counts, 0)])
+    columns = best_flow(candidates, lists.lengths, [(lists.counts, 0)])
     longest = int(lists.lengths.max(initial=0))
-    own_places = np.where(np.arange(longest) < lists.lengths[:, None], own(candidates, longest), -1)
-    return Gap(total(r, places_in(lists, candidates)), total(r, places), total(r, own_places))
+    own_columns = np.where(np.arange(longest) < lists.lengths[:, None], own(candidates, longest), -1)
+    return Gap(total(r, columns_in(lists, candidates)), total(r, columns), total(r, own_columns))
 
 
-def places_in(lists: TopK, candidates: TopK) -> Array:
+def columns_in(lists: TopK, candidates: TopK) -> Array:
     """Where the items of the lists stand among the candidates; one that is none is an error.  (n_lists, width)"""
-    places = np.full(lists.items.shape, -1)
-    for column in range(lists.width):
-        same = candidates.items == lists.items[:, column, None]
-        place = np.where(same.any(axis=1), same.argmax(axis=1), -2)
-        places[:, column] = np.where(lists.items[:, column] >= 0, place, -1)
-    if strange := int((places == -2).sum()):
+    columns = np.full(lists.items.shape, -1)
+    for slot in range(lists.width):
+        same = candidates.items == lists.items[:, slot, None]
+        column = np.where(same.any(axis=1), same.argmax(axis=1), -2)
+        columns[:, slot] = np.where(lists.items[:, slot] >= 0, column, -1)
+    if strange := int((columns == -2).sum()):
         raise ValueError(
             f"{strange:,} recommended items are no candidates of their user; give the candidates the lists came from"
         )
-    return places
+    return columns
 
 
-def total(scores: Array, places: Array) -> float:
-    """The sum of the scores at these places, −1 for none."""
-    user, rank = np.nonzero(places >= 0)
-    return float(scores[user, places[user, rank]].sum())
+def total(scores: Array, columns: Array) -> float:
+    """The sum of the scores at these columns, −1 for none."""
+    user, rank = np.nonzero(columns >= 0)
+    return float(scores[user, columns[user, rank]].sum())

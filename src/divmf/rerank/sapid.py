@@ -26,9 +26,9 @@ def sapid(
     the smallest expected count f_i + (users left)·k·pop_i/Σpop are given.
     Differs: reconstructed; a drop is large if it is more than `drop` times the mean drop among the top c.
     """
-    from divmf.kernels.rerank_sapid import sapid_places
+    from divmf.kernels.rerank_sapid import sapid_columns
 
     popularity = popularity_of(candidates, train)
     share = popularity / max(popularity.sum(), 1)  # (n_items,)
-    places = sapid_places(candidates.items, candidates.scores, share, k, max(c, k), drop)
-    return lists(candidates, places, order if c > k else "score")
+    columns = sapid_columns(candidates.items, candidates.scores, share, k, max(c, k), drop)
+    return lists(candidates, columns, order if c > k else "score")

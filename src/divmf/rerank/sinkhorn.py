@@ -73,6 +73,6 @@ def even_exposure(degree: Array, total: float) -> Array:
     """The evenest exposure with this sum that gives no item more than it has candidates: min(degree, level)."""
     ascending = np.sort(degree)
     n_above = np.arange(len(degree), 0, -1)
-    # if all from place j on get the level and those before it their degree
+    # if all from position j on get the level and those before it their degree
     level = (total - (np.cumsum(ascending) - ascending)) / n_above
     return np.asarray(np.minimum(degree, level[np.argmax(level <= ascending)]))

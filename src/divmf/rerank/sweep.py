@@ -57,7 +57,7 @@ def sweep_points(
     seed: int = 0,
     lowest: Mapping[str, Array] | None = None,
 ) -> Iterator[Point]:
-    """The points of a method's curve, one at a time; `epoch` is the place in the grid, `knob` the value.
+    """The points of a method's curve, one at a time; `epoch` is the position in the grid, `knob` the value.
 
     candidates: with the users' training items taken out, not those held out for validation. Lists for the
     validation are made of them as they are, lists for the test without what is known by then: two runs a point.
@@ -126,7 +126,7 @@ def lowest_of_parts(model: "MF | Scorer", split: Split) -> dict[str, Array]:
 
 
 def unseen(candidates: TopK, seen: sparse.csr_array) -> TopK:
-    """The candidates without the items their users have seen; their places are empty.  Same users, same width."""
+    """The candidates without the items their users have seen; their columns are empty.  Same users, same width."""
     known: Array = found_in(seen, candidates.items, candidates.width)
     if not known.any():
         return candidates

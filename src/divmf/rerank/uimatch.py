@@ -46,29 +46,29 @@ def uimatch(
     (`scale`, min–max alone), the power of popularity (`gamma`) and the multiple of the capacity (`c`), which makes the
     curve.
     Differs: no scores are known beyond a user's candidates. While users are left short, all capacities are doubled and
-    the matching goes on; how many places were given over their capacity is logged.
+    the matching goes on; how many slots were given over their capacity is logged.
     """
     from divmf.kernels.rerank_fill import give_in_order
 
     capacity = capacities(candidates, k, c, gamma, train)
     pairs = pairs_in_order(candidates, normalise, lowest_of(candidates, scale, lowest))
-    places = np.full((len(candidates), k), -1)
+    columns = np.full((len(candidates), k), -1)
     size = np.zeros(len(candidates), dtype=np.int64)
     wanted, left = np.minimum(candidates.lengths, k), capacity.copy()
-    give_in_order(pairs, candidates.items, left, places, size)
+    give_in_order(pairs, candidates.items, left, columns, size)
     if over := int((wanted - size).sum()):
-        log.info("uimatch: %s of %s places are given over the items' capacity", f"{over:,}", f"{wanted.sum():,}")
+        log.info("uimatch: %s of %s slots are given over the items' capacity", f"{over:,}", f"{wanted.sum():,}")
     while (size < wanted).any():
         left, capacity = left + capacity, 2 * capacity
-        give_in_order(pairs, candidates.items, left, places, size)
-    return lists(candidates, places, order)
+        give_in_order(pairs, candidates.items, left, columns, size)
+    return lists(candidates, columns, order)
 
 
 def capacities(candidates: TopK, k: int, c: float, gamma: float, train: Interactions | None) -> Array:
     """How many lists each item may stand in.  (n_items,) int64"""
-    places = len(candidates) * k
+    slots = len(candidates) * k
     if np.isinf(c):
-        return np.full(candidates.n_items, places)
+        return np.full(candidates.n_items, slots)
     if gamma == 0:
         popularity = np.ones(candidates.n_items)
     elif train is None:
@@ -78,16 +78,16 @@ def capacities(candidates: TopK, k: int, c: float, gamma: float, train: Interact
     else:
         popularity = popularity_of(candidates, train).astype(np.float64)
     weight = (popularity / max(popularity.max(), 1)) ** gamma
-    shares = np.rint(c * places * weight / max(weight.sum(), 1))
-    return np.asarray(np.clip(shares, 1, places), dtype=np.int64)
+    shares = np.rint(c * slots * weight / max(weight.sum(), 1))
+    return np.asarray(np.clip(shares, 1, slots), dtype=np.int64)
 
 
 def pairs_in_order(candidates: TopK, normalise: str, lowest: Array | None = None) -> Array:
-    """All candidate pairs as user · width + place: best normalised score first, then lowest item, then lowest user."""
-    user, place = np.nonzero(candidates.items >= 0)
-    scores = normalised(candidates, normalise, lowest)[user, place]
-    order = np.lexsort((user, candidates.items[user, place], -scores))
-    return (user * candidates.width + place)[order]
+    """All candidate pairs as user · width + column: best normalised score first, then lowest item, then lowest user."""
+    user, column = np.nonzero(candidates.items >= 0)
+    scores = normalised(candidates, normalise, lowest)[user, column]
+    order = np.lexsort((user, candidates.items[user, column], -scores))
+    return (user * candidates.width + column)[order]
 
 
 def normalised(candidates: TopK, how: str, lowest: Array | None = None) -> Array:

@@ -31,14 +31,14 @@ def xquad(
     c ∈ {head, tail} is the item's class and P(c|u) its share among the items the user met in training.
     Differs: r is the score scaled over the candidates; a user without training items counts as the average one.
     """
-    from divmf.kernels.rerank_xquad import xquad_places
+    from divmf.kernels.rerank_xquad import xquad_columns
 
     popularity = popularity_of(candidates, train)
     in_head = np.zeros(candidates.n_items, dtype=np.int64)
     in_head[np.argsort(-popularity, kind="stable")[: round(head * candidates.n_items)]] = 1
     taste = head_shares(candidates, train, in_head)  # (n_lists,)
-    places = xquad_places(candidates.items, unit_scores(candidates), in_head, taste, weight, k)
-    return lists(candidates, places, order)
+    columns = xquad_columns(candidates.items, unit_scores(candidates), in_head, taste, weight, k)
+    return lists(candidates, columns, order)
 
 
 def head_shares(candidates: TopK, train: Interactions, in_head: Array) -> Array:

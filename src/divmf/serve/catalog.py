@@ -15,7 +15,7 @@ MOST_COLUMNS = 40
 
 
 class Names:
-    """The ids of users or items, as the run has them: all integers, or all strings. A number is a place in `ids`."""
+    """The ids of users or items, as the run has them: all integers, or all strings. A number is a position in `ids`."""
 
     def __init__(self, ids: pl.Series) -> None:
         self.integers = ids.dtype != pl.String

@@ -147,7 +147,7 @@ def fitting(path: Path, value: Any, kind: TypeAdapter[Any], where: str = "") -> 
         kind.validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]
-        place = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "literal")))
+        key = ".".join(str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "literal")))
         rule = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        raise damaged(path, f"{where}{place}: {rule}" if place else f"{where}it {rule}") from error
+        raise damaged(path, f"{where}{key}: {rule}" if key else f"{where}it {rule}") from error
     return value

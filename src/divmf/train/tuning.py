@@ -29,11 +29,11 @@ TRIAL_EPOCHS, GROWN = 20, 10
 
 @dataclass(frozen=True)
 class Search:
-    """How the value of a setting is looked for: place by place, until both neighbours of the best are no better.
+    """How the value of a setting is looked for: step by step, until both neighbours of the best are no better.
 
-    start, octaves   the value at place 0, and the octaves from place to place
-    first, ends      the places tried first, and the last that may be
-    margin           standard errors of the users' nDCG by which another place must be better than the best so far
+    start, octaves   the value at step 0, and the octaves from step to step
+    first, ends      the steps tried first, and the last that may be
+    margin           standard errors of the users' nDCG by which another step must be better than the best so far
     """
 
     name: str
@@ -43,20 +43,20 @@ class Search:
     ends: tuple[int, int]
     margin: float
 
-    def value(self, place: int) -> float:
-        """The setting at a place."""
-        return float(self.start * 2 ** (self.octaves * place))
+    def value(self, step: int) -> float:
+        """The setting at a step."""
+        return float(self.start * 2 ** (self.octaves * step))
 
     def best(self, trial: Callable[[float], Array]) -> float:
         """The best value, by what a trial of it gives each user."""
         found: dict[int, Array] = {}
         best, to_try = self.first[0], list(self.first)
         while to_try:
-            found |= {place: trial(self.value(place)) for place in to_try}
-            ahead = [place for place in to_try if better(found[place], found[best], self.margin)]
-            best = max(ahead, key=lambda place: mean_of(found[place]), default=best)
-            to_try = [place for place in (best - 1, best + 1) if place not in found]
-            to_try = [place for place in to_try if self.ends[0] <= place <= self.ends[1]]
+            found |= {step: trial(self.value(step)) for step in to_try}
+            ahead = [step for step in to_try if better(found[step], found[best], self.margin)]
+            best = max(ahead, key=lambda step: mean_of(found[step]), default=best)
+            to_try = [step for step in (best - 1, best + 1) if step not in found]
+            to_try = [step for step in to_try if self.ends[0] <= step <= self.ends[1]]
         return self.value(best)
 
 

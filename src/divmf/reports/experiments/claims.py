@@ -149,10 +149,10 @@ def ndcg_at(curve: Curve, metric: str, value: float) -> float | None:
     None where the curve never gets there; the frontier's first point where all of it is better.
     """
     points, target = curve.frontier(metric).points, sign_of(metric) * value
-    places = [sign_of(metric) * point.valid[metric] for point in points]  # rising
-    if target > places[-1]:
+    levels = [sign_of(metric) * point.valid[metric] for point in points]  # rising
+    if target > levels[-1]:
         return None
-    return float(np.interp(target, places, [point.test["ndcg"] for point in points]))
+    return float(np.interp(target, levels, [point.test["ndcg"] for point in points]))
 
 
 def distance_to_best(curve: Curve, curves: Sequence[Curve], base: Point, metric: str) -> float:

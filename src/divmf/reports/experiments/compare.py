@@ -142,16 +142,16 @@ def crossing(points: Sequence[Point], loss: float, whole: bool) -> float | None:
 def matched(rival: Rival, base: TopK, split: Split, losses: Sequence[float] = LOSSES) -> Iterator[dict[str, object]]:
     """A row for each loss: the metrics on test with 95% intervals, and the nDCG really lost there."""
     ndcg = measure(base, split.test.matrix)["ndcg"]
-    made: dict[int, tuple[dict[str, Estimate], dict[str, Estimate]]] = {}  # by the point's place in the curve
+    made: dict[int, tuple[dict[str, Estimate], dict[str, Estimate]]] = {}  # by the point's position in the curve
     for loss in losses:
         row: dict[str, object] = {"method": rival.name, "loss": loss}
         for metric in DIVERSITY:
             point = rival.curve.best_within(loss, metric)
-            place = rival.curve.points.index(point)
-            if place not in made:
+            position = rival.curve.points.index(point)
+            if position not in made:
                 lists = rival.lists(point)
-                made[place] = evaluate(lists, split), compare(lists, base, split)
-            found, change = made[place]
+                made[position] = evaluate(lists, split), compare(lists, base, split)
+            found, change = made[position]
             row |= {
                 metric: float(found[metric]),
                 f"{metric}_low": found[metric].low,

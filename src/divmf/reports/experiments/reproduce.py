@@ -91,8 +91,8 @@ def answered(name: str, question: Question, seeds: tuple[int, ...], curves: Curv
 
 def write_answer(folder: Path, answer: Answer) -> None:
     """Keep an answer: its points as tables, its claims as JSON, which is written last."""
-    place = folder / answer.name
-    place.mkdir(parents=True, exist_ok=True)
+    own = folder / answer.name
+    own.mkdir(parents=True, exist_ok=True)
     frames = [
         curve.frame.select(pl.lit(seed).alias("seed"), pl.lit(name).alias("curve"), pl.all())
         for name, curves in answer.curves.items()
@@ -100,9 +100,9 @@ def write_answer(folder: Path, answer: Answer) -> None:
     ]
     points = pl.concat(frames, how="diagonal")
     for ending in ("parquet", "csv"):
-        write_table(points, place / f"points.{ending}")
+        write_table(points, own / f"points.{ending}")
     write_json(
-        place / "claims.json",
+        own / "claims.json",
         {
             "claims": [claim.to_json() for claim in answer.claims],
             "seeds": answer.seeds,
