@@ -29,7 +29,8 @@ from divmf.models.scorer import Factors
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import coverage, entropy, found_in, gini, ndcg
 from divmf.rerank import METHODS, lowest_scores
-from divmf.train.fitting import fit, fit_scores
+from divmf.train.fitting import fit
+from divmf.train.market import fit_scores
 from divmf.train.runs import Run
 
 DATASETS = {

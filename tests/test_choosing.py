@@ -14,8 +14,8 @@ from divmf.engine import comm
 from divmf.models.accuracy import valid_ndcg
 from divmf.models.auto import choose
 from divmf.models.config import TrainConfig
-from divmf.train.choosing import ahead_of_others
-from divmf.train.fitting import check_fits, fit
+from divmf.train.choosing import ahead_of_others, check_fits
+from divmf.train.fitting import fit
 from divmf.train.runs import Run
 
 CONFIG = TrainConfig(k=4, diversity_epochs=4)

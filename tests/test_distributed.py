@@ -227,7 +227,7 @@ def test_alone_nothing_is_sent_and_everything_comes_back() -> None:
 
 def test_data_that_is_not_shared_out_is_refused_by_several(monkeypatch: pytest.MonkeyPatch, split: Any) -> None:
     from divmf.models.config import TrainConfig
-    from divmf.train.fitting import check_fits
+    from divmf.train.choosing import check_fits
 
     monkeypatch.setattr(comm, "size", lambda: 2)
     with pytest.raises(ValueError, match=r"split\.of_process"):

@@ -23,7 +23,8 @@ from divmf.market.solve import Lists, Market, solve
 from divmf.market.values import exposure_weights, slot_weights
 from divmf.models.config import TrainConfig
 from divmf.models.scorer import Blocks, Factors, ItemItem
-from divmf.train.fitting import Exchange, fit
+from divmf.train.fitting import fit
+from divmf.train.market import Exchange
 from divmf.train.runs import Run
 
 Array = NDArray[Any]

@@ -19,7 +19,7 @@ from divmf.models.epochs import accuracy_epoch, epoch_rng, optimisers_of
 from divmf.models.mf import MF
 from divmf.models.sampling import slabs
 from divmf.models.steps import batch_loss, by_autograd, on_all_rows, on_touched_rows, steps_for
-from divmf.train.runs import optimiser_tensors, restore_optimiser
+from divmf.train.moments import optimiser_tensors, restore_optimiser
 
 
 def some_data(n_users: int, n_items: int, share: float = 0.3, seed: int = 0) -> Interactions:

@@ -212,7 +212,7 @@ def profile_of(clock: Clock) -> list[dict[str, Any]]:
 
 def choose(run: Any, split: Any, rule: str | None = None, clock: Clock | None = None, **criterion: float | None) -> Any:
     """Pick the operating point of a run; a point is added where the criterion is just met."""
-    from divmf.train.fitting import refine
+    from divmf.train.market import refine
 
     run.curve.choose(rule, **criterion)  # refuses what cannot be chosen before anything is computed
     refine(run, run.split if split is None else split, run.config, clock, None, **criterion)
@@ -236,7 +236,8 @@ def train_run(
     """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
     clock = clock or Clock()
     with clock.phase("loading libraries"):
-        from divmf.train.fitting import check_fits, fit
+        from divmf.train.choosing import check_fits
+        from divmf.train.fitting import fit
         from divmf.train.ruling import bound_to
         from divmf.train.runs import Run
 

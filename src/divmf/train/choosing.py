@@ -146,3 +146,22 @@ def aligned(earlier: Run, split: Split, seed: int = 0) -> Scorer:
     items = numbers_of(split.item_ids, before.item_ids)
     bias = np.where(items >= 0, scorer.bias[np.maximum(items, 0)], np.float32(0))
     return Factors.from_arrays(users, table(scorer.items_t.T, items), bias)
+
+
+def check_fits(split: Split, config: TrainConfig) -> None:
+    """Data too small for what was asked, or a model that several processes do not fit."""
+    check_processes(config)
+    if comm.size() > 1 and split.train.share is None:
+        raise ValueError("each of several processes trains on a share; give it split.of_process(rank, size)")
+    n_users, n_valid, n_test = (int(comm.total(n)) for n in (split.n_users, len(split.valid), len(split.test)))
+    if n_users < 2 or split.n_items < 2:
+        raise ValueError(
+            f"the data has {n_users} user(s) and {split.n_items} item(s); recommending needs at least two of each"
+        )
+    if config.k > split.n_items:
+        raise ValueError(
+            f"k={config.k} is longer than the {split.n_items} items there are; choose k <= {split.n_items}"
+        )
+    if not n_valid or not n_test:
+        raise ValueError("nothing is held out for validation or test: no user has three interactions; give more data")
+    check_choice(split, config)

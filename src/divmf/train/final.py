@@ -19,7 +19,7 @@ from divmf.models.auto import refit
 from divmf.models.scorer import Scorer
 from divmf.ranking.curve import Point
 from divmf.train.choosing import check_chosen
-from divmf.train.fitting import Exchange
+from divmf.train.market import Exchange
 from divmf.train.runs import Run
 
 WAY = (0.25, 0.5, 1.0)  # of ρ: solved one after the other, each from the lists of the one before

@@ -10,8 +10,10 @@ import torch
 from divmf.engine.versions import versions
 from divmf.models.weights import read_tensors
 from divmf.ranking.curve import ACCURACY, Point
-from divmf.train.fitting import fit, fit_scores, refine
-from divmf.train.runs import FUNCTION, Run
+from divmf.train.fitting import fit
+from divmf.train.identity import FUNCTION
+from divmf.train.market import fit_scores, refine
+from divmf.train.runs import Run
 from divmf.train.schema import CONFIG, POINT, read_as, read_lines_as
 
 UNTOLD = ("seconds",)  # what a second run need not have alike

@@ -10,7 +10,7 @@ from divmf.market.rules import Rules
 from divmf.models.config import TrainConfig
 from divmf.models.scorer import Scorer
 from divmf.ranking.curve import Point
-from divmf.train.fitting import Exchange, measure_lists
+from divmf.train.market import Exchange, measure_lists
 from divmf.train.runs import Run
 
 

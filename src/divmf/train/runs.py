@@ -13,7 +13,6 @@ state.safetensors      weights and optimiser after the last epoch, to resume fro
 picked.json            the operating point chosen
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -49,12 +48,11 @@ from divmf.models.weights import (
     write_tensors,
 )
 from divmf.ranking.curve import ACCURACY, Curve, Point
+from divmf.train.identity import FUNCTION, check_same, fingerprint_of_model
+from divmf.train.moments import check_moments, optimiser_tensors, restore_optimiser
 from divmf.train.schema import CHOICE, CONFIG, POINT, TUNED, Choice, read_as, read_lines_as, whole_lines
 
-# a run may be taken up again with other values of these: they say how far it goes and where, not what it is
-EXTENDABLE = ("diversity_epochs", "device")
 # what may be in a folder where a run was stopped before its config.json, which makes it one, was written
-FUNCTION = "a function"  # what a run begins from that has no parameters to keep
 OURS = ("points", "ids.parquet", "interactions.parquet", "rules.json", "lock")
 
 
@@ -97,7 +95,7 @@ class Run:
         }
         is_run, is_ours = comm.shared((run.config_file.exists(), run.is_ours))  # what the first process sees
         if is_run:
-            check_same(run, settings)
+            check_same(run.folder, read_as(run.config_file, CONFIG), settings)
             return run
         if not is_ours:
             raise ValueError(f"{folder} is not empty and not a run folder; choose another one with -o")
@@ -389,70 +387,9 @@ def scorer_of(found: Mapping[str, Tensor], path: Path, sizes: Sizes) -> Scorer:
     return scorer
 
 
-def check_moments(state: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse moments of Adam that do not fit the tables that they are of."""
-    for name, tensor in state.items():
-        table = state.get(name.split(".")[1]) if name.count(".") == 2 else None
-        if table is not None and tensor.ndim and tensor.shape != table.shape:
-            raise damaged(path, f"{name} has shape {tuple(tensor.shape)}, its table {tuple(table.shape)}")
-
-
 def is_market_point(line: str) -> bool:
     """Whether a line of the log is a whole point of the market, which needs no state to resume from."""
     try:
         return line.endswith("\n") and "knob" in json.loads(line)
     except json.JSONDecodeError:
         return False
-
-
-def check_same(run: Run, asked: Mapping[str, Any]) -> None:
-    """An existing run is taken up again only with the same data and settings."""
-    there = read_as(run.config_file, CONFIG)
-    data, settings = there["data"], there["settings"]
-    if data["fingerprint"] != asked["data"]["fingerprint"]:
-        raise ValueError(
-            f"{run.folder} is a run of other data ({data['source'] or 'unnamed'}, {data['users']:,} users ×"
-            f" {data['items']:,} items); choose another folder with -o"
-        )
-    other = [
-        f"{name} was {value!r}, now {asked['settings'].get(name)!r}"
-        for name, value in settings.items()
-        if name not in EXTENDABLE and asked["settings"].get(name) != value
-    ]
-    if there.get("rules") != asked["rules"]:
-        raise ValueError(f"{run.folder} is a run with other rules; choose another folder with -o")
-    if there.get("start") != asked["start"]:
-        raise ValueError(f"{run.folder} is a run that began from another model; choose another folder with -o")
-    if other:
-        raise ValueError(
-            f"{run.folder} is a run with other settings ({'; '.join(other)}); choose another folder with -o"
-        )
-
-
-def fingerprint_of_model(model: MF | Scorer) -> str:
-    """A hash of the parameters a run begins from; of a function there are none."""
-    if isinstance(model, Blocks):
-        return FUNCTION
-    digest = hashlib.blake2b(digest_size=16)
-    for tensor in (model.tensors() if isinstance(model, MF) else tensors(model)).values():
-        digest.update(tensor.detach().cpu().contiguous().numpy().data)
-    return digest.hexdigest()
-
-
-def optimiser_tensors(optimisers: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Adam's moments and step counts by name: `accuracy.users.exp_avg`, …"""
-    return {
-        f"{phase}.{table}.{name}": tensor
-        for phase, optimiser in optimisers.items()
-        for table, parameter in zip(("users", "items"), optimiser.param_groups[0]["params"], strict=True)
-        for name, tensor in optimiser.state[parameter].items()
-    }
-
-
-def restore_optimiser(phase: str, optimiser: Any, state: Mapping[str, Tensor]) -> None:
-    """Put back what `optimiser_tensors` named, if the phase had begun."""
-    for table, parameter in zip(("users", "items"), optimiser.param_groups[0]["params"], strict=True):
-        prefix = f"{phase}.{table}."
-        moments = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
-        if moments:
-            optimiser.state[parameter] = {name: tensor.to(parameter.device) for name, tensor in moments.items()}

@@ -18,7 +18,7 @@ from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import Estimate, compare, evaluate, measure
 from divmf.rerank import METHODS, Method
 from divmf.rerank.sweep import grid_place, knob_between, lowest_of_parts, sweep_points, unseen
-from divmf.train.fitting import refine
+from divmf.train.market import refine
 from divmf.train.runs import Run
 
 LOSSES = (0.01, 0.05, 0.1, 0.2)

@@ -22,8 +22,10 @@ from divmf.reports.experiments.compare import crossing
 from divmf.reports.experiments.recipe import Sweep
 from divmf.rerank import METHODS
 from divmf.rerank.sweep import grid_place, lowest_of_parts, sweep_points
-from divmf.train.fitting import fit, refine
-from divmf.train.runs import Run, fingerprint_of_model
+from divmf.train.fitting import fit
+from divmf.train.identity import fingerprint_of_model
+from divmf.train.market import refine
+from divmf.train.runs import Run
 
 Points = Generator[Point, None, Curve]  # yields points as they are made, returns the whole curve
 

@@ -1,0 +1,184 @@
+"""DivMF: fit → curve → at → recommend."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from html import escape
+from pathlib import Path
+from typing import Any, Self
+
+import polars as pl
+from pydantic.dataclasses import dataclass as settings
+
+from divmf.data.split import Split
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.engine.clock import Clock
+from divmf.engine.progress import told
+from divmf.estimator.recommender import NO_WEIGHTS, Recommender
+from divmf.market.rules import Rules
+from divmf.models.config import STRICT, TrainConfig, check_of_method
+from divmf.models.mf import MF
+from divmf.models.scorer import Factors, Scorer
+from divmf.ranking.curve import Curve, Point
+from divmf.train.choosing import check_chosen, check_taken_on
+from divmf.train.final import final
+from divmf.train.fitting import fit
+from divmf.train.market import refine
+from divmf.train.people import Learnt
+from divmf.train.ruling import bound_to
+from divmf.train.runs import Run
+
+
+@settings(frozen=True, kw_only=True, repr=False, config=STRICT)
+class DivMF(TrainConfig):
+    """Matrix factorization, first trained for accuracy, then made diverse: by the exposure market, or as in the paper.
+
+    `DivMF(preset="paper")` is the paper's Algorithm 1. Its arguments are the settings of `TrainConfig`; `fit` returns
+    self; what was learnt is in `curve`, and `at` chooses a point of it.
+    """
+
+    def __repr__(self) -> str:
+        defaults = TrainConfig()
+        set_here = [f"{item.name}={getattr(self, item.name)!r}" for item in fields(TrainConfig)
+                    if getattr(self, item.name) != getattr(defaults, item.name)]  # fmt: skip
+        fitted = f"fitted, {len(self.curve)} points" if hasattr(self, "run_") else "not fitted"
+        return f"DivMF({', '.join(set_here)}; {fitted})" if set_here else f"DivMF({fitted})"
+
+    def _repr_html_(self) -> str:
+        return self.curve._repr_html_() if hasattr(self, "run_") else escape(repr(self))
+
+    def fit(
+        self, split: Split, run: str | Path | None = None, *, rules: Rules | None = None,
+        start: "str | Path | DivMF | None" = None, progress: bool = False,
+    ) -> Self:  # fmt: skip
+        """Train on a split.
+
+        run: a folder that keeps every point, so that a stopped fit can go on; else a temporary one
+        rules: what the lists of every point keep; the curve then begins with the model's lists that keep them
+        start: an earlier run, or a fitted DivMF, whose model is taken on: its kind and settings, its vectors for users
+        and items that are still there, and a few steps
+        progress: say on a terminal or in a notebook how it goes
+        """
+        if start is None:
+            return self._train(split, run, None, rules, progress)
+        before = start.run if isinstance(start, DivMF) else Run.open(start)
+        check_taken_on(before, self, "start takes", ("model", "dim", "budget"))
+        return self._train(split, run, None, rules, progress, before)
+
+    def __post_init__(self) -> None:
+        check_of_method(self)
+
+    def _train(
+        self, split: Split, run: str | Path | None, start: MF | None, rules: Rules | None = None,
+        progress: bool = False, earlier: Run | None = None,
+    ) -> Self:  # fmt: skip
+        if not isinstance(split, Split):
+            raise ValueError(f"fit takes a Split, not {type(split).__name__}; make one with data.leave_one_out()")
+        opened, config = self._start(split, run, start if earlier is None else earlier.scorer(), rules)
+        with told(progress) as tell:
+            for point in fit(opened, split, config, start, progress=tell, earlier=earlier):
+                tell(f"{point.name}: validation nDCG {point.valid['ndcg']:.4f}, Gini {point.valid['gini']:.3f}")
+        return self._fitted(opened, split)
+
+    def _start(
+        self, split: Split, run: str | Path | None, start: MF | Scorer | None, rules: Rules | None
+    ) -> tuple[Run, TrainConfig]:
+        """The run folder, a temporary one if none is named, and the settings; start: what it begins from."""
+        bound = None if rules is None else bound_to(rules, split, self)
+        if run is None:
+            run = comm.shared(tempfile.mkdtemp(prefix="divmf-") if comm.first() else "")
+            if comm.first():
+                weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
+        config = TrainConfig(**self.get_params())
+        return Run.start(run, split, config, model=start, rules=bound), config
+
+    def _fitted(self, run: Run, split: Split) -> Self:
+        # a frozen dataclass of settings, so what fit learns is set beside them
+        object.__setattr__(self, "run_", run)
+        object.__setattr__(self, "split_", split)
+        return self
+
+    @classmethod
+    def load(cls, run: str | Path) -> Self:
+        """A fitted DivMF from its run folder."""
+        opened = Run.open(run)
+        return cls(**asdict(opened.config))._fitted(opened, opened.split)
+
+    @property
+    def run(self) -> Run:
+        """The run folder of the fit."""
+        if not hasattr(self, "run_"):
+            raise ValueError("this DivMF was not fitted yet; call fit(split) first")
+        fitted: Run = self.run_
+        return fitted
+
+    @property
+    def curve(self) -> Curve:
+        """Every epoch as a point: accuracy and diversity, on validation and test."""
+        return self.run.curve
+
+    def at(
+        self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
+        coverage: float | None = None, epoch: int | None = None, rho: float | None = None,
+    ) -> Recommender:  # fmt: skip
+        """The operating point by one criterion, chosen on validation; see `Curve.choose`.
+
+        With the market, points are added to the curve where the criterion is just met.
+        """
+        _ = self.run  # refuses what was not fitted
+        split: Split = self.split_  # type: ignore[attr-defined]
+        asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
+        self.curve.choose(rule, **asked)  # type: ignore[arg-type]  # refuses what cannot be chosen
+        scorer: Scorer | None = getattr(self, "scorer_", None)
+        refine(self.run, split, self, None, scorer, **asked)
+        point = self.curve.choose(rule, **asked)  # type: ignore[arg-type]
+        return Recommender.at(self.run, point, split, scorer)
+
+    choose = at
+
+    def final(
+        self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
+        coverage: float | None = None, epoch: int | None = None, rho: float | None = None,
+    ) -> Recommender:  # fmt: skip
+        """As `at`, but learnt once more from everything, what was held out included, with the settings chosen.
+
+        For lists that people will see; they cannot be evaluated, for nothing is left to evaluate them on.
+        """
+        asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
+        check_chosen(self.run)
+        chosen = self.at(rule, **asked)  # type: ignore[arg-type]
+        return final_of(self.run, chosen.split, chosen.point)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name, as scikit-learn asks for them; `deep` changes nothing, for none holds another."""
+        return {item.name: getattr(self, item.name) for item in fields(TrainConfig)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """From settings by name, such as `get_params()` or a JSON file gives them."""
+        return cls(**config)
+
+    def recommend(
+        self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,
+        history: Sequence[Any] | None = None,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """`at(ndcg_drop=0.05).recommend(…)`: the usual operating point."""
+        return self.at(ndcg_drop=0.05).recommend(users, k, history=history)
+
+    def recommend_frame(self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None) -> pl.DataFrame:
+        """`at(ndcg_drop=0.05).recommend_frame(…)`: the usual operating point."""
+        return self.at(ndcg_drop=0.05).recommend_frame(users, k)
+
+    def save(self, folder: str | Path) -> None:
+        """`at(ndcg_drop=0.05).save(…)`: the usual operating point. The whole curve lives in the run folder."""
+        self.at(ndcg_drop=0.05).save(folder)
+
+
+def final_of(run: Run, split: Split, point: Point, clock: Clock | None = None) -> Recommender:
+    """The operating point of a run, learnt once more from everything: for lists that people will see."""
+    scorer, whole, chosen = final(run, split, point, clock)
+    model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS
+    return Recommender(model, whole, point, run.config.k, chosen, scorer, Learnt.of(run, split))
