@@ -9,6 +9,7 @@ import typer
 
 from divmf.cli import audit, compare, data, demo, doctor, lists, plan, reproduce, rerank, train
 from divmf.cli.app import app
+from divmf.models.config import EPOCH_SETTINGS, OF_METHOD
 
 MODULES = (audit, compare, data, demo, doctor, lists, plan, reproduce, rerank, train)  # each registers its commands
 
@@ -78,3 +79,25 @@ def test_lists_with_odd_column_names_are_read(divmf: Any, tmp_path: Path, comman
     done = divmf(*call, "--user", "who", "--item", "what")
     assert done.code == 0, done.err
     assert done.json["coverage_ceiling"] == 0.5  # two lists of one, four items
+
+
+@pytest.mark.parametrize("name", ["train", "plan"])
+def test_the_settings_of_a_method_stand_in_its_panel(name: str) -> None:
+    panels = {parameter.name: parameter.rich_help_panel for parameter in commands()[name].params}
+    for method, settings in OF_METHOD.items():
+        assert len({panels[setting] for setting in settings}) == 1
+        assert f"--method {method}" in panels[settings[0]]
+    assert {panels[setting] for setting in EPOCH_SETTINGS} == {"Models trained by epochs (--model softmax, bpr or mse)"}
+
+
+@pytest.mark.parametrize("call", [["--eps", "0.01"], ["--method", "divmf", "--level", "0.9"]])
+def test_a_setting_of_another_method_is_refused_also_at_its_usual_value(call: list[str], divmf: Any) -> None:
+    done = divmf("train", "events.csv", "-o", "run", *call)
+    assert done.code == 2
+    assert "is a setting of method=" in done.err
+
+
+def test_a_setting_of_epochs_is_refused_where_the_model_has_none(divmf: Any) -> None:
+    done = divmf("train", "events.csv", "-o", "run", "--model", "ease", "--batch", 4096)
+    assert done.code == 2
+    assert "batch is a setting of models trained by epochs" in done.err

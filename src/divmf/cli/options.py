@@ -1,10 +1,11 @@
 """Flags from configurations: a parameter is written once, as a field, and its flag and help are made from it."""
 
+import copy
 import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Annotated, Any
 
@@ -22,25 +23,28 @@ COMMON = {
 
 
 def command(
-    app: typer.Typer, name: str, config: type | None = None, first: Iterable[str] = (), shared: bool = False
-) -> Callable[[Any], Any]:
+    app: typer.Typer, name: str, config: type | None = None, panels: Mapping[str, Iterable[str]] | None = None,
+    shared: bool = False,
+) -> Callable[[Any], Any]:  # fmt: skip
     """Register `function(out, …, settings)` as a command with the common flags and, if given, a configuration's flags.
 
     The function's `settings` holds what the user set, and nothing else, so that defaults and presets stay in one place.
-    `first` names the fields shown with the main options; the others go to a panel of their own. `shared`: several
-    processes that torchrun started can do it together.
+    `panels`: the options that the help shows in a panel of that name; all others stand in the first one. `shared`:
+    several processes that torchrun started can do it together.
     """
+    panel_of = {option: panel for panel, options in (panels or {}).items() for option in options}
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())
         own = [parameter for parameter in own if parameter.name not in ("out", "settings")]
-        flags = [] if config is None else config_flags(config, tuple(first))
+        flags = [] if config is None else config_flags(config)
         common = [
             inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[kind, option])
             for key, (kind, option) in COMMON.items()
         ]
         own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
         setting_names = {flag.name for flag in flags}
+        shown = [in_panel(each, panel_of.get(each.name)) for each in sorted([*own, *flags], key=order_in(panel_of))]
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
@@ -57,21 +61,35 @@ def command(
                 out.listen()
                 function(out, **given)
 
-        run.__signature__ = inspect.Signature([*own, *flags, *common])  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *flags, *common]}
+        run.__signature__ = inspect.Signature([*shown, *common])  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*shown, *common]}
         app.command(name)(run)
         return function
 
     return register
 
 
-def config_flags(config: type, first: tuple[str, ...]) -> list[inspect.Parameter]:
+def order_in(panel_of: Mapping[str, str]) -> Callable[[inspect.Parameter], int]:
+    """Parameters without a panel first, then panel by panel; within one, as they are given."""
+    panels = ["", *dict.fromkeys(panel_of.values())]
+    return lambda parameter: panels.index(panel_of.get(parameter.name, ""))
+
+
+def in_panel(parameter: inspect.Parameter, panel: str | None) -> inspect.Parameter:
+    """An option as the help shows it, in its panel; options are shared by commands, so this one is a copy."""
+    if panel is None:
+        return parameter
+    kind, option = parameter.annotation.__origin__, copy.copy(parameter.annotation.__metadata__[0])
+    option.rich_help_panel = panel
+    return parameter.replace(annotation=Annotated[kind, option])
+
+
+def config_flags(config: type) -> list[inspect.Parameter]:
     """A flag for each field: its name with dashes, its description, its default in the help."""
     types_of = typing.get_type_hints(config)
-    names = [*first, *(item.name for item in fields(config) if item.name not in first)]
     described: dict[str, FieldInfo] = config.__pydantic_fields__  # type: ignore[attr-defined]
     flags = []
-    for name in names:
+    for name in (item.name for item in fields(config)):
         info, kind = described[name], types_of[name]
         if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("text"):
             kind = str  # a number that may have a unit
@@ -81,7 +99,6 @@ def config_flags(config: type, first: tuple[str, ...]) -> list[inspect.Parameter
             *([f"-{name}"] if len(name) == 1 else []),
             help=sentence(info.description or "") + default_shown(info.default, kind),
             show_default=False,
-            rich_help_panel=None if name in first else "More settings",
         )
         flags.append(
             inspect.Parameter(

@@ -7,13 +7,13 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.options import command
-from divmf.models.config import TrainConfig
+from divmf.cli.train import PANELS
+from divmf.models.config import TrainConfig, check_of_method
 
-MAIN_FLAGS = ("k", "dim", "model", "method", "unmask", "preset")
 GIGABYTE = 1e9
 
 
-@command(app, "plan", TrainConfig, MAIN_FLAGS)
+@command(app, "plan", TrainConfig, PANELS)
 def plan(
     out: Out,
     users: Annotated[int, typer.Option(help="Users.")],
@@ -36,7 +36,9 @@ def plan(
     """
     from divmf.train.plan import Job, Network, memory, peak, seconds, wire
 
-    job = Job(users, items, interactions, processes, TrainConfig(**settings))
+    config = TrainConfig(**settings)
+    check_of_method(config, settings)
+    job = Job(users, items, interactions, processes, config)
     by_phase, most = memory(job), peak(job)
     names = list(dict.fromkeys(name for parts in by_phase.values() for name in parts))
     rows = [[name, *(cell(parts.get(name)) for parts in by_phase.values())] for name in names]

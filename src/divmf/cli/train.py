@@ -13,16 +13,22 @@ from divmf.cli.options import command
 from divmf.engine.clock import Clock
 from divmf.engine.files import naming
 from divmf.engine.masking import masked
-from divmf.models.config import TrainConfig, check_of_method
+from divmf.models.config import EPOCH_SETTINGS, OF_METHOD, TrainConfig, check_of_method
 
-MAIN_FLAGS = (
-    "k", "model", "budget", "method", "dim", "unmask", "unmask_policy", "rows", "columns", "diversity_epochs",
-    "schedule", "preset", "seed", "device",
-)  # fmt: skip
+PANELS = {
+    "Data": (
+        "user", "item", "time", "rating", "min_rating", "query", "k_core", "hold_out", "by_time", "split_column",
+    ),
+    "Model": ("model", "dim", "budget", "earlier", "final"),
+    "Lists and their curve": ("k", "method", "diversity_epochs", "rules", "catalog", "pick"),
+    "The exposure market (--method market)": OF_METHOD["market"],
+    "The paper's diversity phase (--method divmf)": (*OF_METHOD["divmf"], "schedule"),
+    "Models trained by epochs (--model softmax, bpr or mse)": EPOCH_SETTINGS,
+}  # fmt: skip
 SHOWN = ("ndcg", "hit", "coverage", "entropy", "gini")
 
 
-@command(app, "train", TrainConfig, MAIN_FLAGS, shared=True)
+@command(app, "train", TrainConfig, PANELS, shared=True)
 def train(
     out: Out,
     data: Annotated[
@@ -88,7 +94,7 @@ def train(
 
     clock = Clock()
     config, drop = TrainConfig(**settings), positive_share(pick or "5%", "--pick")
-    check_of_method(config)
+    check_of_method(config, settings)
     if final and (config.by_epochs or comm.size() > 1):
         raise ValueError(
             "--final goes with a model that one process chooses: auto, ease, ials, or softmax without its epochs"

@@ -1,6 +1,7 @@
 """Every setting of a training run, the presets, and the error of settings that do not work."""
 
 import math
+from collections.abc import Collection
 from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -226,16 +227,8 @@ class TrainConfig:
             raise ValueError(
                 f"method divmf trains vectors; model {self.model} does not go with it: choose softmax or bpr"
             )
-        if self.model in VECTORS:
-            return self
-        own = ("l2",) if self.model == "ease" else ()
         described = self.__pydantic_fields__  # type: ignore[attr-defined]
-        for name in EPOCH_SETTINGS:
-            if name not in own and getattr(self, name) != described[name].default:
-                raise ValueError(
-                    f"{name} is a setting of models trained by epochs (softmax, bpr, mse); model {self.model} chooses"
-                    " its own: leave it out, or name one of them"
-                )
+        check_of_model(self.model, [name for name in EPOCH_SETTINGS if getattr(self, name) != described[name].default])
         if self.dim is not None and self.model == "ease":
             raise ValueError("dim is the length of vectors, and ease has none: leave it out, or choose ials or softmax")
         return self
@@ -276,11 +269,26 @@ class TrainConfig:
         return self.learning_rate or 0.001
 
 
-def check_of_method(config: TrainConfig) -> None:
-    """Refuse settings of another method than the one chosen; those of a preset may stay."""
+def check_of_model(model: str, given: Collection[str]) -> None:
+    """Refuse settings of models that are trained by epochs where the model is another."""
+    own = EPOCH_SETTINGS if model in VECTORS else ("l2",) if model == "ease" else ()
+    for name in EPOCH_SETTINGS:
+        if name in given and name not in own:
+            raise ValueError(
+                f"{name} is a setting of models trained by epochs (softmax, bpr, mse); model {model} chooses"
+                " its own: leave it out, or name one of them"
+            )
+
+
+def check_of_method(config: TrainConfig, given: Collection[str] = ()) -> None:
+    """Refuse settings of another method than the one chosen; those of a preset may stay.
+
+    given: the settings that were named; one with its usual value does nothing either
+    """
+    check_of_model(config.model, given)
     usual = TrainConfig(preset=config.preset)
     for method, names in OF_METHOD.items():
-        changed = [name for name in names if getattr(config, name) != getattr(usual, name)]
+        changed = [name for name in names if name in given or getattr(config, name) != getattr(usual, name)]
         if method != config.method and changed:
             raise ValueError(
                 f"{changed[0]}={getattr(config, changed[0])!r} is a setting of method={method!r} and does nothing with"
