@@ -33,6 +33,7 @@ from divmf.engine.threads import RowRange
 from divmf.engine.versions import versions
 from divmf.market.bound import Bound
 from divmf.market.chosen import Chosen
+from divmf.market.kept import check_kept
 from divmf.models.config import TrainConfig
 from divmf.models.mf import MF
 from divmf.models.scorer import Blocks, Factors, Scorer
@@ -125,9 +126,11 @@ class Run:
         if not self.rules_file.exists():
             return None
         try:
-            return Bound.from_json(read_json(self.rules_file), self.sizes.users)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            bound = Bound.from_json(read_json(self.rules_file), self.sizes.users)
+            check_kept(bound, self.sizes.items)
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise damaged(self.rules_file, error) from error
+        return bound
 
     @property
     def config_file(self) -> Path:
