@@ -7,13 +7,13 @@ python tests/fuzz/fuzz.py --seed 0 --only log.csv --case 17  one case again
 import argparse
 import contextlib
 import json
+import logging
 import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +26,7 @@ from mutate import mutated
 from targets import Target, all_targets
 
 LIMIT = 30  # seconds after which a reader hangs
+ENDS = ("taken", "refused", "failed", "aborted")
 
 
 def case_of(target: Target, seed: int, number: int) -> bytes:
@@ -65,36 +66,70 @@ def tried(target: Target, data: bytes) -> tuple[str, str]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def work(target: Target, seed: int, first: int, last: int, progress: Path) -> None:
-    """The cases first … last−1 of a reader; how far it is, and what came of them, stands in a file after each."""
-    found: Counter[str] = Counter()
-    for number in range(first, last):
-        progress.write_text(json.dumps(found | {"at": number}))
+class Trial:
+    """So many cases of each reader, one reader behind the other; how far they are stands in a file after each."""
+
+    def __init__(self, names: list[str], seed: int, each: int, kept: Path) -> None:
+        self.names, self.seed, self.each, self.kept = names, seed, each, kept
+        self.at, self.found = 0, {name: Counter[str]() for name in names}
+        if kept.exists():
+            told = json.loads(kept.read_text())
+            if told["of"] != [names, seed, each]:
+                raise SystemExit(f"{kept} is of another trial; choose another place with --progress")
+            self.at, self.found = told["at"], {name: Counter(counts) for name, counts in told["found"].items()}
+
+    def keep(self) -> None:
+        """Write down how far it is."""
+        self.kept.write_text(json.dumps({"of": [self.names, self.seed, self.each], "at": self.at, "found": self.found}))
+
+    def over(self) -> bool:
+        """Whether all cases were tried."""
+        return self.at == len(self.names) * self.each
+
+    def case(self) -> tuple[str, int]:
+        """The next case: its reader and its number."""
+        return self.names[self.at // self.each], self.at % self.each
+
+    def count(self, end: str) -> None:
+        """The next case came to this end."""
+        name, number = self.case()
+        self.found[name][end] += 1
+        self.at += 1
+        if number == self.each - 1:
+            told = ", ".join(f"{self.found[name][end]:,} {end}" for end in ENDS)
+            print(f"{name}: {self.each:,} cases, {told}", flush=True)
+
+
+def work(trial: Trial, targets: dict[str, Target]) -> None:
+    """All cases that are left, in this process."""
+    while not trial.over():
+        trial.keep()
+        name, number = trial.case()
         with silent():
-            end, why = tried(target, case_of(target, seed, number))
-        found[end] += 1
+            end, why = tried(targets[name], case_of(targets[name], trial.seed, number))
         if why:
-            print(f"FAILED --seed {seed} --only {target.name!r} --case {number}\n{why}", flush=True)
-    progress.write_text(json.dumps(found | {"at": last}))
+            print(f"FAILED --seed {trial.seed} --only {name!r} --case {number}\n{why}", flush=True)
+        trial.count(end)
+    trial.keep()
 
 
-def run(name: str, seed: int, cases: int, progress: Path) -> Counter[str]:
-    """All cases of a reader, in a process of their own; one that ends the process is counted, and the next goes on."""
-    total, first = Counter[str](), 0
-    while first < cases:
-        script = [sys.executable, __file__, "--seed", str(seed), "--only", name]
-        subprocess.run([*script, "--work", str(first), str(cases), str(progress)], check=False)
-        found = json.loads(progress.read_text())
-        first = found.pop("at")
-        total += Counter(found)
-        if first < cases:
-            again = subprocess.run([*script, "--case", str(first)], capture_output=True, check=False)
+def run(names: list[str], seed: int, each: int, kept: Path) -> Trial:
+    """All cases in a process of their own; one that ends the process is counted, and another goes on behind it."""
+    script = [sys.executable, __file__, "--seed", str(seed), "--only"]
+    while True:
+        trial = Trial(names, seed, each, kept)
+        if trial.over():
+            return trial
+        subprocess.run([*script, *names, "--work", str(each), str(kept)], check=False)
+        trial = Trial(names, seed, each, kept)
+        if not trial.over():
+            name, number = trial.case()
+            again = subprocess.run([*script, name, "--case", str(number)], capture_output=True, check=False)
             known = b"memory allocation of" in again.stderr  # polars gives up so; it cannot be caught
-            total["aborted" if known else "failed"] += 1
-            print(f"{'ABORTED' if known else 'FAILED'} --seed {seed} --only {name!r} --case {first}: exit"
-                  f" {again.returncode}", flush=True)  # fmt: skip
-            first += 1
-    return total
+            told = f"--seed {seed} --only {name!r} --case {number}: exit {again.returncode}"
+            print(f"{'ABORTED' if known else 'FAILED'} {told}", flush=True)
+            trial.count("aborted" if known else "failed")
+            trial.keep()
 
 
 def main() -> int:
@@ -103,28 +138,27 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=100_000, help="of all readers together")
     parser.add_argument("--only", nargs="*", default=[], help="these readers")
     parser.add_argument("--case", type=int, help="this case alone; its bytes are printed")
-    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--progress", type=Path, help="a file by which a trial that was ended goes on")
+    parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        targets = all_targets(Path(folder) / "fuzz", asked.only)
+        targets = {target.name: target for target in all_targets(Path(folder) / "fuzz", asked.only)}
+        logging.disable()  # what readers warn of
         if asked.work:
-            first, last, progress = asked.work
-            work(targets[0], asked.seed, int(first), int(last), Path(progress))
+            work(Trial(asked.only, asked.seed, int(asked.work[0]), Path(asked.work[1])), targets)
             return 0
         if asked.case is not None:
-            data = case_of(targets[0], asked.seed, asked.case)
+            (target,) = targets.values()
+            data = case_of(target, asked.seed, asked.case)
             print(data, flush=True)
-            print(*tried(targets[0], data))
+            print(*tried(target, data))
             return 0
-        total, each = Counter[str](), -(-asked.cases // len(targets))
-        for target in targets:
-            began, found = time.perf_counter(), run(target.name, asked.seed, each, Path(folder) / "progress")
-            told = ", ".join(f"{found[end]:,} {end}" for end in ("taken", "refused", "failed", "aborted"))
-            print(f"{target.name}: {each:,} cases, {told}, {time.perf_counter() - began:.0f} s", flush=True)
-            total += found
+        kept = asked.progress or Path(folder) / "progress"
+        trial = run(list(targets), asked.seed, -(-asked.cases // len(targets)), kept)
+    total = sum(trial.found.values(), Counter[str]())
     print(f"seed {asked.seed}: {total.total():,} cases of {len(targets)} readers, {total['failed']:,} failed,"
           f" {total['aborted']:,} aborted inside polars")  # fmt: skip
-    return 1 if total["failed"] else 0
+    return 1 if total["failed"] or total["aborted"] else 0
 
 
 if __name__ == "__main__":

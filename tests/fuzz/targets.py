@@ -23,6 +23,7 @@ from divmf.data.interactions import Interactions
 from divmf.data.split import Split
 from divmf.data.tables import read_catalog
 from divmf.estimator import load
+from divmf.market.given import summary
 from divmf.market.rules import Rules
 from divmf.models.config import TrainConfig
 from divmf.ranking.lists import TopK
@@ -93,10 +94,13 @@ def check_run(folder: Path) -> None:
     run = Run.open(folder)
     log = run.log_file.read_bytes()
     try:
-        _ = run.config, run.tuned
+        _ = run.config, run.tuned, run.choice
         curve = run.curve
         if len(curve):
             curve.choose(ndcg_drop=0.05)
+        lists = run.scorer().scores(np.arange(run.sizes.users)).argsort(axis=1)[:, -3:]
+        if (rules := run.rules) is not None:
+            summary(rules, lists)
         run.resume(run.split.n_users)
     finally:
         run.log_file.write_bytes(log)
