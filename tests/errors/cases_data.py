@@ -86,6 +86,11 @@ COLUMNS = [
     parquet("times that are records", user_id=[1], item_id=[2], timestamp=[{"day": 1}]),
     parquet("times beyond all times", user_id=[1], item_id=[2], timestamp=[1e300]),
     parquet("times that are not a number", user_id=[1], item_id=[2], timestamp=[float("nan")]),
+    train("negative weights", "x.csv", "user_id,item_id,plays\na,b,3\nc,d,-1\n", " --weight plays"),
+    train("missing weights", "x.csv", "user_id,item_id,plays\na,b,3\nc,d,\n", " --weight plays"),
+    train("weights that are no numbers", "x.csv", "user_id,item_id,plays\na,b,often\n", " --weight plays"),
+    train("weights that are all zero", "x.csv", "user_id,item_id,plays\na,b,0\n", " --weight plays"),
+    train("a column of weights that is not there", "x.csv", "user_id,item_id\na,b\n", " --weight plays"),
     parquet("no rows", user_id=pl.Series([], dtype=pl.Int64), item_id=pl.Series([], dtype=pl.Int64)),
     Case("a split that holds something else", "divmf train events.csv -o out -q --split-column user_id"),
     train("a split that marks nothing as test", "x.csv", "user_id,item_id,split\na,b,train\nc,d,train\n",
@@ -132,6 +137,10 @@ SETTINGS = [
     Case("a database that is not there", TRAIN.format("sqlite://shop.db --query 'SELECT 1'"), names="shop.db"),
     Case("a query that fails", TRAIN.format("sqlite://shop.db --query 'SELECT user_id FROM events'"),
          raw("shop.db", b""), "shop.db"),
+    Case("a budget that is too small for any model", TRAIN.format("events.csv --budget 1e-9s")),
+    Case("a budget of no time", TRAIN.format("events.csv --budget 0")),
+    Case("a budget that is no time", TRAIN.format("events.csv --budget soon")),
+    Case("weights of a synthetic market", TRAIN.format("synthetic --weight plays")),
     Case("a machine that is not there", "divmf train events.csv -o out -q --device tpu"),
 ]  # fmt: skip
 

@@ -104,11 +104,12 @@ def split(
     time: Columns.time = None,
     query: Columns.query = None,
     hold_out: Columns.hold_out = None,
+    weight: Columns.weight = None,
 ) -> None:
     """Write the split that `divmf train` makes with the same --k-core, --seed and --hold-out, with the original ids."""
     from divmf.data.outputs import protect
 
-    columns = Columns(user, item, time, query, held_out=held_share(hold_out))
+    columns = Columns(user, item, time, query, held_out=held_share(hold_out), weight_name=weight)
     for name in ("train", "valid", "test", "catalog"):
         protect(output / f"{name}.parquet", [data], ("item_id",) if name == "catalog" else ("user_id", "item_id"))
     made = load_split(out, data, k_core, seed, columns)

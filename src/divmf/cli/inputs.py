@@ -26,6 +26,7 @@ class Columns:
     min_rating: float | None = None
     rating_name: str | None = None
     time_cut: str | None = None
+    weight_name: str | None = None
 
     user = Annotated[str | None, typer.Option(help="Name of the user column, if not a usual one.")]
     item = Annotated[str | None, typer.Option(help="Name of the item column, if not a usual one.")]
@@ -33,6 +34,13 @@ class Columns:
     rating = Annotated[str | None, typer.Option(help="Name of the rating column, if not a usual one.")]
     lowest = Annotated[
         float | None, typer.Option("--min-rating", help="Only rows rated at least so high are interactions.")
+    ]
+    weight = Annotated[
+        str | None,
+        typer.Option(
+            help="Column that says how much a row counts, 0 or more, such as plays or seconds; of a repeated pair, the"
+            " sum. softmax, ease and ials learn from it."
+        ),
     ]
     by_time = Annotated[
         str | None,
@@ -67,12 +75,12 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, cl
 
     if columns.split_name is not None:
         with clock.phase("reading"):
-            split = Split.read(data, columns.split_name, seed)
+            split = Split.read(data, columns.split_name, seed, columns.weight_name)
         out.note(f"{masked(data)}: {split!r}, as its column {columns.split_name!r} says")
         return split.of_process(comm.rank(), comm.size()) if comm.size() > 1 else split
     with clock.phase("reading"):
         read = open_share(data, columns.user_name, columns.item_name, columns.time_name, columns.query_text,
-                          columns.min_rating, columns.rating_name)  # fmt: skip
+                          columns.min_rating, columns.rating_name, columns.weight_name)  # fmt: skip
     if merged := read.total(np.array(read.merged)):
         out.note(f"{masked(data)}: {merged:,} repeated pairs merged")
     with clock.phase("splitting"):
@@ -113,13 +121,13 @@ def read_users(path: Path, known: Any) -> Any:
         return own_users(given, known)
 
 
-def read_histories(path: Path, item_ids: Any) -> Any:
-    """What people who were not in training have met, from a file of user_id and item_id."""
+def read_histories(path: Path, train: Any, weight: str | None = None) -> Any:
+    """What people who were not in `train` have met, from a file of user_id, item_id and, where known, weights."""
     from divmf.data.histories import Histories
     from divmf.data.tables import read_table
 
     with naming(path):
-        return Histories.from_frame(read_table(path), item_ids)
+        return Histories.from_frame(read_table(path), train.item_ids, weight=weight, usual=train.mean_weight)
 
 
 def own_users(given: Any, known: Any) -> Any:

@@ -33,6 +33,13 @@ def recommend(
             help="Lists for people who were not in training instead: a file of what they have met, user_id and item_id."
         ),
     ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(
+            help="The column of --histories that says how much a row counts, where the model learnt from weights;"
+            " 'weight', if there is one."
+        ),
+    ] = None,
     new_items: Annotated[
         Path | None,
         typer.Option(
@@ -79,6 +86,8 @@ def recommend(
     protect(output, [users, histories, new_items, exclude, items, catalog, rules], LISTS)
     if histories is not None and (users is not None or comm.size() > 1):
         raise ValueError("--histories is for people who were not in training, and for one process; leave --users out")
+    if weight is not None and histories is None:
+        raise ValueError("--weight names a column of --histories; the lists of users take the weights of the training")
     if new_items is not None and rules is not None:
         raise ValueError(
             "--new-items and --rules do not go together: rules do not know new items; leave one of them out"
@@ -95,7 +104,7 @@ def recommend(
     if new_items is not None:
         with naming(new_items):
             chosen = chosen.with_items(read_table(new_items))
-    people = None if histories is None else read_histories(histories, chosen.split.item_ids)
+    people = None if histories is None else read_histories(histories, chosen.split.train, weight)
     about: dict[str, Any] = {}
     if asked is not None:
         with out.progress(f"the market with the rules of {rules}", None):

@@ -54,6 +54,7 @@ def train(
     by_time: Columns.by_time = None,
     min_rating: Columns.lowest = None,
     rating: Columns.rating = None,
+    weight: Columns.weight = None,
     earlier: Annotated[
         Path | None,
         typer.Option(
@@ -81,6 +82,8 @@ def train(
       divmf train events.csv -o run --k-core 5 --k 10
 
       divmf train ratings.csv -o run --min-rating 4 --by-time 20%   (tested on the latest fifth of all that was liked)
+
+      divmf train plays.csv -o run --weight plays           (what was played more counts more)
 
       divmf train events.csv -o run --model ease            (one kind of model, its settings chosen on validation)
 
@@ -113,7 +116,7 @@ def train(
             "--split-column takes files with the usual names of columns; leave --user, --item, --time, --min-rating out"
         )
     before = None if earlier is None else earlier_run(earlier, config)
-    columns = Columns(user, item, time, query, split_column, held_share(hold_out), min_rating, rating, by_time)
+    columns = Columns(user, item, time, query, split_column, held_share(hold_out), min_rating, rating, by_time, weight)
     split = load_split(out, data, k_core, config.seed, columns, clock)
     run = train_run(out, output, split, config, masked(data), clock, before, read_rules(rules, catalog))
     theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one

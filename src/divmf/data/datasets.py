@@ -31,7 +31,8 @@ from divmf.data.tables import (
     no_panic,
     unpack,
     yelp_reviews,
-)
+)  # fmt: skip
+from divmf.data.values import Values
 from divmf.engine.files import remove_strays
 from divmf.engine.masking import HIDDEN, masked
 
@@ -301,21 +302,21 @@ def progress_bar(name: str, shown: bool) -> Iterator[Any]:
 
 def open_data(
     data: str, user: str | None = None, item: str | None = None, time: str | None = None, query: str | None = None,
-    min_rating: float | None = None, rating: str | None = None,
+    min_rating: float | None = None, rating: str | None = None, weight: str | None = None,
 ) -> Interactions:  # fmt: skip
     """DATA of the command line: files, a known name, `synthetic[:USERSxITEMSxINTERACTIONS[:SEED]]`, a database URI.
 
     user, item and time name the columns of a file or a query; query is the SELECT for a database.
     """
-    return opened_by(Interactions.read, data, (user, item, time), query, (min_rating, rating))
+    return opened_by(Interactions.read, data, (user, item, time), query, Values.asked(min_rating, rating, weight))
 
 
 def open_share(
     data: str, user: str | None = None, item: str | None = None, time: str | None = None, query: str | None = None,
-    min_rating: float | None = None, rating: str | None = None,
+    min_rating: float | None = None, rating: str | None = None, weight: str | None = None,
 ) -> Interactions:  # fmt: skip
     """As `open_data`, but of large parquet files this process' range of users alone; see `Interactions.read_share`."""
-    return opened_by(Interactions.read_share, data, (user, item, time), query, (min_rating, rating))
+    return opened_by(Interactions.read_share, data, (user, item, time), query, Values.asked(min_rating, rating, weight))
 
 
 def opened_by(
@@ -323,11 +324,11 @@ def opened_by(
     data: str,
     columns: tuple[str | None, str | None, str | None],
     query: str | None,
-    rated: tuple[float | None, str | None],
+    values: Values,
 ) -> Interactions:
-    """DATA of the command line; read: how its files are read, where it is files; rated: see `Interactions.read`."""
+    """DATA of the command line; read: how its files are read, where it is files."""
     if "://" in data:
-        return Interactions.from_frame(read_database(data, query), *columns, *rated)
+        return Interactions.from_frame(read_database(data, query), *columns, *values)
     if query is not None:
         raise ValueError(f"a query was given, but {data!r} is no database; give a URI such as sqlite://shop.db")
     path = Path(data)
@@ -338,19 +339,19 @@ def opened_by(
     if path.is_file():
         raw = next((row for row in DATASETS if path.name in (row.archive, Path(row.member or "").name)), None)
         if raw is None:
-            return read(path, *columns, *rated)
-        refuse_ratings(data, rated)
+            return read(path, *columns, *values)
+        values.refuse(data)
         return read_raw(path, raw)
     named = data.partition(":")[0] == "synthetic" or resolve(data)[0] in [*KNOWN, *local_names()]
     if named and any(columns):
         raise ValueError(f"the columns of {data!r} are known; leave user, item and time out")
     if data.partition(":")[0] == "synthetic":
-        refuse_ratings(data, rated)
+        values.refuse(data)
         return synthetic(data)
     if named:
-        return load(data) if rated == (None, None) else load_rated(data, rated)
+        return load(data) if values.is_plain else load_valued(data, values)
     if path.is_dir() or has_magic(data):
-        return read(data, *columns, *rated)
+        return read(data, *columns, *values)
     raise ValueError(
         f"{data}: there is no such file or data set{guess(data)}; give a file (CSV, TSV, parquet, JSON lines), a folder"
         f" or a pattern of parquet files, one of {', '.join(dict.fromkeys([*KNOWN, *local_names()]))},"
@@ -358,21 +359,15 @@ def opened_by(
     )
 
 
-def load_rated(name: str, rated: tuple[float | None, str | None]) -> Interactions:
-    """As `load`, of the rows with a high enough rating; the core is that of what they leave."""
+def load_valued(name: str, values: Values) -> Interactions:
+    """As `load`, of the rows with a high enough rating, and with weights; the core is that of what they leave."""
     base, core = resolve(name)
     path = find(base)
     if path is None or path.suffix != ".parquet":
-        refuse_ratings(name, rated)
+        values.refuse(name)
         return load(name)
-    data = Interactions.read(path, None, None, None, *rated)
+    data = Interactions.read(path, None, None, None, *values)
     return data.k_core(core) if core else data
-
-
-def refuse_ratings(data: str, rated: tuple[float | None, str | None]) -> None:
-    """Say so where there are no ratings to choose rows by."""
-    if rated != (None, None):
-        raise ValueError(f"{data} is read without ratings; give a file with a rating column, or leave min_rating out")
 
 
 def read_database(uri: str, query: str | None) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from divmf.engine.arrays import Array
 BLOCK = 1 << 20  # hashed together
 # odd, so that multiplying loses nothing; their bits have no pattern
 OF_PLACE, OF_USER, OF_ITEM = map(np.uint64, (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93))
-OF_ID, OF_BYTE = map(np.uint64, (0xA0761D6478BD642F, 0x100000001B3))
+OF_ID, OF_BYTE, OF_WEIGHT = map(np.uint64, (0xA0761D6478BD642F, 0x100000001B3, 0xE7037ED1A0B428DB))
 
 
 def fingerprint(split: Split) -> str:
@@ -36,7 +36,7 @@ def fingerprint(split: Split) -> str:
 
 
 def sum_of_pairs(part: Interactions) -> np.uint64:
-    """The hashes of a part's pairs, each with its position, added up."""
+    """The hashes of a part's pairs, and of their weights, each with its position, added up."""
     first_user, first_pair = (0, 0) if part.share is None else (part.share.first_user, part.share.first_pair)
     total = np.zeros((), dtype=np.uint64)
     for begin in range(0, len(part), BLOCK):
@@ -44,6 +44,9 @@ def sum_of_pairs(part: Interactions) -> np.uint64:
         positions = np.arange(first_pair + begin, first_pair + begin + len(users), dtype=np.uint64)
         users += np.uint64(first_user)
         total += mixed(positions * OF_PLACE + users * OF_USER + items * OF_ITEM).sum()
+        if part.weights is not None:
+            bits = part.weights[begin : begin + BLOCK].view(np.uint32).astype(np.uint64)
+            total += mixed(positions * OF_PLACE + bits * OF_WEIGHT).sum()
     return np.uint64(total)
 
 

@@ -2,8 +2,10 @@
 
     people = Histories.of([["i7", "i9"], ["i1"]], item_ids)             # a sequence for each
     people = Histories.from_frame(frame, item_ids)                      # user_id, item_id
+    people = Histories.from_frame(frame, item_ids, weight="plays", usual=train.mean_weight)
 
-Items that the catalogue does not have are left out and counted, as are items that stand there twice.
+Items that the catalogue does not have are left out and counted, as are items that stand there twice (of weights, the
+sum counts).
 """
 
 import logging
@@ -17,6 +19,7 @@ from scipy import sparse
 
 from divmf.data.ids import as_ids, numbers_of
 from divmf.data.tables import find_column, to_polars
+from divmf.data.values import Values
 from divmf.engine.arrays import Array
 
 log = logging.getLogger(__name__)
@@ -27,7 +30,7 @@ class Histories:
     """People and what they met: at least one item of the catalogue each.
 
     user_ids   what the outside calls them
-    met        (n_people, n_items) 0/1
+    met        (n_people, n_items) 0/1, or weights beside the mean one of the training
     """
 
     user_ids: pl.Series
@@ -47,9 +50,18 @@ class Histories:
         return cls.from_pairs(pl.Series("user_id", np.arange(len(many))), people, items, item_ids)
 
     @classmethod
-    def from_frame(cls, frame: Any, item_ids: pl.Series, user: str | None = None, item: str | None = None) -> Self:
-        """From a frame of user_id and item_id, a row for each item met."""
+    def from_frame(
+        cls, frame: Any, item_ids: pl.Series, user: str | None = None, item: str | None = None,
+        weight: str | None = None, usual: float | None = None,
+    ) -> Self:  # fmt: skip
+        """From a frame of user_id and item_id, a row for each item met.
+
+        usual    the mean weight of the training; none where it had no weights
+        weight   the column of weights; where none is named, `weight`, if there is one; without it, all count as usual
+        """
         table = to_polars(frame)
+        if usual is None and weight is not None:
+            raise ValueError(f"weight={weight!r} is named, but the model learnt from no weights; leave it out")
         if table.is_empty():
             raise ValueError("there are no rows: a history needs at least one item")
         people = as_ids(table[find_column(table, "user", user)], "user_id")
@@ -57,11 +69,16 @@ class Histories:
         if items.dtype.is_integer() and item_ids.dtype == pl.String:  # text files do not say what type their ids are
             items = items.cast(pl.String)
         user_ids = people.unique(maintain_order=True)
-        return cls.from_pairs(user_ids, numbers_of(people, user_ids), as_ids(items, "item_id"), item_ids)
+        name = None if usual is None else find_column(table, "weight", weight, required=False)
+        given = Values(weight=name).weights(table)
+        weights = None if given is None or usual is None else given.to_numpy() / usual
+        return cls.from_pairs(user_ids, numbers_of(people, user_ids), as_ids(items, "item_id"), item_ids, weights)
 
     @classmethod
-    def from_pairs(cls, user_ids: pl.Series, people: Array, items: pl.Series, item_ids: pl.Series) -> Self:
-        """From people's numbers and the ids of what they met."""
+    def from_pairs(
+        cls, user_ids: pl.Series, people: Array, items: pl.Series, item_ids: pl.Series, weights: Array | None = None
+    ) -> Self:
+        """From people's numbers, the ids of what they met and, where known, how much each counts."""
         numbers = numbers_of(items, item_ids)
         known = numbers >= 0
         if not known.any():
@@ -73,11 +90,13 @@ class Histories:
             named = items.filter(pl.Series(~known))[0]
             log.warning("%s items met are not in the catalogue and left out, such as %r", f"{unknown:,}", named)
         shape = (len(user_ids), len(item_ids))
-        met = sparse.csr_array((np.ones(known.sum(), np.float32), (people[known], numbers[known])), shape=shape)
+        counts = np.ones(len(known)) if weights is None else weights
+        met = sparse.csr_array((counts[known].astype(np.float32), (people[known], numbers[known])), shape=shape)
         met.sum_duplicates()
-        if repeated := int(known.sum()) - met.nnz:
+        if (repeated := int(known.sum()) - met.nnz) and weights is None:
             log.warning("%s items stand in a history more than once; each counts once", f"{repeated:,}")
-        met.data[:] = 1.0
+        if weights is None:
+            met.data[:] = 1.0
         some = np.diff(met.indptr) > 0
         if nothing := int((~some).sum()):
             named = user_ids.filter(pl.Series(~some))[0]

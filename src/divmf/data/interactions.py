@@ -16,8 +16,9 @@ from divmf.data.display import html_table
 from divmf.data.ids import as_ids, id_table, numbers_of
 from divmf.data.order import in_order
 from divmf.data.scans import Rows, parquet_parts, read_rows
-from divmf.data.tables import at_least, find_column, read_table, to_polars
+from divmf.data.tables import find_column, read_table, to_polars
 from divmf.data.times import as_times
+from divmf.data.values import Values, added_up
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.files import naming
@@ -50,6 +51,7 @@ class Interactions:
                    has no meaning then
     times          (n,) int64 or None; only their order is used
     user_ids, item_ids   what the outside calls user and item number 0, 1, 2, …
+    weights        (n,) float32 or None: how much each counts, as it was read; only their ratios are used
     merged         how many repeated pairs were merged away while reading
     share          where these users stand among all, if other processes hold the rest; the catalogue is always whole
     """
@@ -61,94 +63,102 @@ class Interactions:
     item_ids: pl.Series
     merged: int = 0
     share: Share | None = None
+    weights: Array | None = None
 
     def __post_init__(self) -> None:
-        for column in (self.users, self.items, self.times):
+        for column in (self.users, self.items, self.times, self.weights):
             if column is not None:
                 column.flags.writeable = False
 
     @classmethod
     def read(
         cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None,
-        min_rating: float | None = None, rating: str | None = None,
+        min_rating: float | None = None, rating: str | None = None, weight: str | None = None,
     ) -> Self:  # fmt: skip
         """Read CSV, TSV, parquet or JSON lines (also .gz, .bz2); columns are found by the usual names if not named.
 
         Many parquet files are read as one: a folder of them, or a pattern such as parts/*.parquet. With min_rating,
-        only rows whose rating is at least so high are interactions.
+        only rows whose rating is at least so high are interactions. weight names a column that says how much a row
+        counts (0 or more; of a repeated pair, the sum).
         """
-        return cls._read(path, (user, item, time), rated(min_rating, rating), whole=True)
+        return cls._read(path, (user, item, time), Values.asked(min_rating, rating, weight), whole=True)
 
     @classmethod
     def read_share(
         cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None,
-        min_rating: float | None = None, rating: str | None = None,
+        min_rating: float | None = None, rating: str | None = None, weight: str | None = None,
     ) -> Self:  # fmt: skip
         """As `read`, but where parquet files hold many rows, those of this process' range of users alone.
 
         All processes of a run (see `engine.comm`) must call it. Any other file, and a small one, is read whole by each:
         `share` is None then, and `Split.of_process` cuts the share when all that concerns everybody is done.
         """
-        return cls._read(path, (user, item, time), rated(min_rating, rating), whole=comm.size() == 1)
+        values = Values.asked(min_rating, rating, weight)
+        return cls._read(path, (user, item, time), values, whole=comm.size() == 1)
 
     @classmethod
     def _read(
         cls, path: str | Path, columns: tuple[str | None, str | None, str | None],
-        rated: tuple[str | None, float] | None, whole: bool,
+        values: Values, whole: bool,
     ) -> Self:  # fmt: skip
         with naming(path):
             parts = parquet_parts(path)
             if parts is None:
-                rating, lowest = rated or (None, None)
-                return cls.from_frame(read_table(path), *columns, lowest, rating)
-            rows = read_rows(parts, *columns, whole, rated)
+                return cls.from_frame(read_table(path), *columns, *values)
+            rows = read_rows(parts, *columns, whole, values)
             return cls.from_rows(rows) if rows.whole else cls.from_rows(rows).standing()
 
     @classmethod
     def from_frame(
         cls, frame: Any, user: str | None = None, item: str | None = None, time: str | None = None,
-        min_rating: float | None = None, rating: str | None = None,
+        min_rating: float | None = None, rating: str | None = None, weight: str | None = None,
     ) -> Self:  # fmt: skip
         """From a polars, pandas or Arrow frame; repeated pairs become one interaction with the latest time.
 
-        With min_rating, only rows whose rating is at least so high are interactions.
+        With min_rating, only rows whose rating is at least so high are interactions; weight: see `read`.
         """
-        table = to_polars(frame)
-        if (wanted := rated(min_rating, rating)) is not None:
-            name = find_column(table, "rating", wanted[0])
-            table = table.filter(at_least(name, wanted[1], table.schema[name]))
+        table, values = to_polars(frame), Values.asked(min_rating, rating, weight)
+        table = values.kept(table, table)
         if table.is_empty():
             raise ValueError("there are no rows: an interaction log needs at least one")
         user_column = as_ids(table[find_column(table, "user", user)], "user_id")
         item_column = as_ids(table[find_column(table, "item", item)], "item_id")
         time_name = find_column(table, "time", time, required=False)
-        return cls.from_ids(user_column, item_column, None if time_name is None else as_times(table[time_name]))
+        times = None if time_name is None else as_times(table[time_name])
+        return cls.from_ids(user_column, item_column, times, values.weights(table))
 
     @classmethod
-    def from_ids(cls, user_column: pl.Series, item_column: pl.Series, times: pl.Series | None) -> Self:
-        """From columns of ids (see `as_ids`) and, where known, times, in the order of the file."""
+    def from_ids(
+        cls, user_column: pl.Series, item_column: pl.Series, times: pl.Series | None, weights: pl.Series | None = None
+    ) -> Self:
+        """From columns of ids (see `as_ids`) and, where known, times and weights, in the order of the file."""
         user_ids, item_ids = id_table(user_column), id_table(item_column)
         table = pl.DataFrame({"user": numbers_of(user_column, user_ids), "item": numbers_of(item_column, item_ids)})
-        timed = table if times is None else table.with_columns(time=times.cast(pl.Int64))
-        return cls.from_rows(Rows(timed, user_ids, item_ids))
+        table = table if times is None else table.with_columns(time=times.cast(pl.Int64))
+        table = table if weights is None else table.with_columns(weight=weights)
+        return cls.from_rows(Rows(table, user_ids, item_ids))
 
     @classmethod
     def from_rows(cls, rows: Rows) -> Self:
         """From rows by number, in the order of the file."""
         table, shape = rows.table, (len(rows.user_ids), len(rows.item_ids))
         times = table["time"].to_numpy() if "time" in table.columns else None
-        users, items, *timed = in_order(table["user"].to_numpy(), table["item"].to_numpy(), times, shape)
+        given = table["user"].to_numpy(), table["item"].to_numpy()
+        users, items, *timed = in_order(*given, times, shape)
         if merged := len(table) - len(users):
             log.info("merged %s repeated pairs, the latest time kept", f"{merged:,}")
+        weights = None
+        if "weight" in table.columns:
+            weights = added_up(*given, table["weight"].to_numpy(), (users, items), shape[1])
         ids = rows.user_ids.alias("user_id"), rows.item_ids.alias("item_id")
-        return cls(users, items, timed[0] if timed else None, *ids, merged)
+        return cls(users, items, timed[0] if timed else None, *ids, merged, weights=weights)
 
     def __len__(self) -> int:
         return len(self.users)
 
     def __repr__(self) -> str:
-        timed = "with times" if self.times is not None else "no times"
-        return f"Interactions({self.n_users:,} users, {self.n_items:,} items, {len(self):,} interactions, {timed})"
+        told = ("with times" if self.times is not None else "no times") + ", with weights" * (self.weights is not None)
+        return f"Interactions({self.n_users:,} users, {self.n_items:,} items, {len(self):,} interactions, {told})"
 
     def _repr_html_(self) -> str:
         return html_table(repr(self), self.frame.columns, self.frame.head(5).cast(pl.String).rows())
@@ -175,20 +185,43 @@ class Interactions:
         return sparse.csr_array((ones, (self.users, self.items)), shape=(self.n_users, self.n_items))
 
     @cached_property
+    def weighted(self) -> sparse.csr_array:
+        """What a model that uses weights learns from: as `matrix`, each pair by its weight beside the mean one."""
+        usual = self.mean_weight
+        if self.weights is None or usual is None:
+            return self.matrix
+        values = self.weights / np.float32(usual)
+        return sparse.csr_array((values, (self.users, self.items)), shape=(self.n_users, self.n_items))
+
+    @property
+    def mean_weight(self) -> float | None:
+        """The mean weight of an interaction, of all processes that share these; none without weights."""
+        if self.weights is None:
+            return None
+        total, count = self.total(np.array([self.weights.sum(dtype=np.float64), float(len(self))]))
+        return float(total / count) if total else 1.0
+
+    @cached_property
     def popularity(self) -> Array:
         """How many users met each item.  (n_items,) int64."""
         return np.bincount(self.items, minlength=self.n_items)
 
     @property
     def frame(self) -> pl.DataFrame:
-        """The interactions as a table with the original ids: user_id, item_id and, where known, timestamp."""
+        """The interactions as a table with the original ids: user_id, item_id; where known, timestamp and weight."""
         columns = {"user_id": self.user_ids.gather(self.users), "item_id": self.item_ids.gather(self.items)}
-        return pl.DataFrame(columns | ({} if self.times is None else {"timestamp": self.times}))
+        known = {"timestamp": self.times, "weight": self.weights}
+        return pl.DataFrame(columns | {name: column for name, column in known.items() if column is not None})
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of numbers that there are: users, items and, where known, times and weights."""
+        named = {"users": self.users, "items": self.items, "times": self.times, "weights": self.weights}
+        return {name: column for name, column in named.items() if column is not None}
 
     def where(self, kept: Array) -> Self:
         """The rows where `kept` holds, with the same id tables."""
-        times = None if self.times is None else self.times[kept]
-        left = replace(self, users=self.users[kept], items=self.items[kept], times=times, merged=0)
+        left = replace(self, **{name: column[kept] for name, column in self.columns.items()}, merged=0)
         return left if self.share is None else left.standing()
 
     def standing(self) -> Self:
@@ -200,11 +233,10 @@ class Interactions:
     def users_between(self, first: int, last: int) -> Self:
         """The share of users number first … last−1, for one of several processes."""
         low, high = np.searchsorted(self.users, [first, last])
+        columns = {name: column[low:high] for name, column in self.columns.items()}
         return replace(
             self,
-            users=self.users[low:high] - np.int32(first),
-            items=self.items[low:high],
-            times=None if self.times is None else self.times[low:high],
+            **columns | {"users": columns["users"] - np.int32(first)},
             user_ids=self.user_ids[first:last],
             merged=0,
             share=Share(first, self.n_users, int(low), len(self)),
@@ -293,15 +325,6 @@ class Interactions:
         numbers = numbers_of(given, self.user_ids)
         check_known(given, numbers >= 0)
         return numbers
-
-
-def rated(min_rating: float | None, rating: str | None) -> tuple[str | None, float] | None:
-    """The rating column, if it is named, and the lowest rating that counts; None if all rows do."""
-    if min_rating is not None:
-        return rating, min_rating
-    if rating is not None:
-        raise ValueError(f"rating={rating!r} is named, but not from which on a row counts; give min_rating, such as 4")
-    return None
 
 
 def check_known(users: pl.Series, known: Array) -> None:

@@ -84,8 +84,12 @@ def with_pairs(train: Interactions, users: Array, items: Array) -> Interactions:
     times = train.times
     if times is not None:
         times = np.append(times, np.full(len(users) - len(times), times.max(initial=0)))
+    weights, usual = train.weights, train.mean_weight
+    if weights is not None and usual is not None:  # of a new item's nothing is known: they count as the mean
+        weights = np.append(weights, np.full(len(users) - len(weights), usual, dtype=np.float32))
     order = np.lexsort((items, users) if times is None else (times, users))
-    return replace(train, users=users[order], items=items[order], times=None if times is None else times[order])
+    named: dict[str, Any] = {"users": users, "items": items, "times": times, "weights": weights}
+    return replace(train, **{name: column[order] for name, column in named.items() if column is not None})
 
 
 def as_known(ids: pl.Series, known: pl.Series) -> pl.Series:

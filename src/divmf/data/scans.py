@@ -17,8 +17,9 @@ import polars as pl
 
 from divmf.data.ids import check_ids, id_facts, id_table, id_values
 from divmf.data.parquet import check_parquet
-from divmf.data.tables import at_least, file_kind, find_column, first_line, no_panic
+from divmf.data.tables import file_kind, find_column, first_line, no_panic
 from divmf.data.times import as_times, time_facts
+from divmf.data.values import PLAIN, Values, check_weights, weight_facts
 from divmf.engine import comm
 from divmf.engine.forked import check_not_forked
 
@@ -32,7 +33,7 @@ ENOUGH = 1000  # ids for each process in the sample by which ranges are cut
 class Rows:
     """Rows by number, in the order of the files.
 
-    table   user, item (Int32) and, where known, time (Int64)
+    table   user, item (Int32) and, where known, time (Int64), weight (Float64)
     whole   whether these are all rows, not only those of this process' range of users
     """
 
@@ -86,15 +87,12 @@ def hidden(path: Path) -> bool:
 
 def read_rows(
     parts: list[Path], user: str | None, item: str | None, time: str | None, whole: bool = True,
-    rated: tuple[str | None, float] | None = None,
+    values: Values = PLAIN,
 ) -> Rows:  # fmt: skip
-    """The rows of parquet files with ids as numbers; not whole: if they are many, of this process' range of users.
-
-    rated: the rating column, if not a usual one, and the lowest rating of the rows to keep
-    """
+    """The rows of parquet files with ids as numbers; not whole: if they are many, of this process' range of users."""
     try:
         with no_panic():
-            return Scan.of(parts, user, item, time, rated).rows(whole)
+            return Scan.of(parts, user, item, time, values).rows(whole)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ValueError(
             f"could not be read as parquet: {first_line(error)};"
@@ -113,7 +111,7 @@ class Scan:
     @classmethod
     def of(
         cls, parts: list[Path], user: str | None, item: str | None, time: str | None,
-        rated: tuple[str | None, float] | None = None,
+        values: Values = PLAIN,
     ) -> "Scan":  # fmt: skip
         """The columns found by their usual names if not named."""
         for part in parts:
@@ -124,14 +122,13 @@ class Scan:
         names = {"user": find_column(table, "user", user), "item": find_column(table, "item", item)}
         if found := find_column(table, "time", time, required=False):
             names["time"] = found
-        if rated is not None:
-            rating = find_column(table, "rating", rated[0])
-            files = files.filter(at_least(rating, rated[1], types[rating]))
-        return cls(files, names, types)
+        if values.weight is not None:
+            names["weight"] = find_column(table, "weight", values.weight)
+        return cls(values.kept(files, table), names, types)
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """What must be known of all rows, by role; columns that cannot be used are refused."""
-        of_role = {"user": id_facts, "item": id_facts, "time": time_facts}
+        of_role = {"user": id_facts, "item": id_facts, "time": time_facts, "weight": weight_facts}
         asked = {
             f"{role} {fact}": value
             for role, name in self.names.items()
@@ -146,6 +143,8 @@ class Scan:
             raise ValueError("there are no rows: an interaction log needs at least one")
         for role in ("user", "item"):
             check_ids(self.names[role], self.types[self.names[role]], facts[role])
+        if "weight" in self.names:
+            check_weights(self.names["weight"], facts["weight"])
         return facts
 
     def ids(self, role: str) -> pl.Expr:
@@ -163,15 +162,17 @@ class Scan:
         user_ids, item_ids = (self.distinct(files, role) for role in ("user", "item"))
         if not whole:
             item_ids = id_table(pl.concat(comm.all_gather(item_ids)))
-        time = [pl.col(self.names["time"]).alias("time")] if "time" in self.names else []
-        rows = files.select(self.ids("user").alias("user_id"), self.ids("item").alias("item_id"), *time)
+        further = [pl.col(self.names[role]).alias(role) for role in ("time", "weight") if role in self.names]
+        rows = files.select(self.ids("user").alias("user_id"), self.ids("item").alias("item_id"), *further)
         for role, ids in (("user", user_ids), ("item", item_ids)):
             numbered = pl.LazyFrame({f"{role}_id": ids, role: np.arange(len(ids), dtype=np.int32)})
             rows = rows.join(numbered, on=f"{role}_id", how="left", maintain_order="left").drop(f"{role}_id")
         table = rows.collect(engine="streaming")
-        if time:
+        if "time" in self.names:
             times = as_times(table["time"].alias(self.names["time"]), facts["time"])
             table = table.with_columns(time=times)
+        if "weight" in self.names:
+            table = table.with_columns(pl.col("weight").cast(pl.Float64))
         return Rows(table, user_ids, item_ids, whole)
 
     def distinct(self, files: pl.LazyFrame, role: str) -> pl.Series:

@@ -92,7 +92,7 @@ class Split:
         return replace(self, **{name: getattr(self, name).users_between(first, last) for name in PARTS})
 
     @classmethod
-    def from_frame(cls, frame: Any, column: str = "split", seed: int = 0) -> Self:
+    def from_frame(cls, frame: Any, column: str = "split", seed: int = 0, weight: str | None = None) -> Self:
         """From a frame whose `column` says train, valid(ation) or test; missing validation is drawn from train."""
         table = to_polars(frame)
         find_column(table, "split", column)
@@ -101,7 +101,7 @@ class Split:
             raise ValueError(
                 f"column {column!r} holds {sorted(map(str, unknown))[0]!r}; it may hold train, valid and test only"
             )
-        data = Interactions.from_frame(table)
+        data = Interactions.from_frame(table, weight=weight)
         if data.merged:
             raise ValueError(
                 f"{data.merged:,} pairs stand in the data more than once, so a pair may be in two parts;"
@@ -128,10 +128,10 @@ class Split:
         return cls(**parts)
 
     @classmethod
-    def read(cls, path: str | Path, column: str = "split", seed: int = 0) -> Self:
+    def read(cls, path: str | Path, column: str = "split", seed: int = 0, weight: str | None = None) -> Self:
         """Read a file that already carries its split in a column."""
         with naming(path):
-            return cls.from_frame(read_table(path), column, seed)
+            return cls.from_frame(read_table(path), column, seed, weight)
 
     def write(self, folder: str | Path) -> None:
         """Write train, valid, test and catalog as parquet files with the original ids."""

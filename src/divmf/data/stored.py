@@ -27,7 +27,10 @@ def write_split(split: Split, folder: Path) -> None:
     span = comm.row_range(split.n_users)
     users = split.user_ids.to_frame("user_id").lazy()
     parts = [
-        pl.LazyFrame({"user": part.users + np.int32(span.first), "item": part.items, "time": times_of(part)})
+        pl.LazyFrame(
+            {"user": part.users + np.int32(span.first), "item": part.items, "time": times_of(part)}
+            | ({} if part.weights is None else {"weight": part.weights})
+        )
         .cast({"time": pl.Int64})
         .with_columns(part=pl.lit(number, pl.Int8), timed=pl.lit(part.times is not None))
         for number, part in enumerate((split.train, split.valid, split.test))
@@ -97,7 +100,7 @@ def read_ids(path: Path) -> tuple[pl.Series, pl.Series]:
 
 def check_rows(path: Path, rows: pl.DataFrame, n_users: int, n_items: int) -> None:
     """Refuse interactions that are not pairs of known users and items."""
-    if dict(rows.schema) != COLUMNS:
+    if dict(rows.schema) not in (COLUMNS, COLUMNS | {"weight": pl.Float32}):
         raise damaged(path, f"its columns are {', '.join(f'{name} {kind}' for name, kind in rows.schema.items())}")
     known = (
         pl.col("user").is_between(0, n_users, closed="left")
@@ -108,6 +111,8 @@ def check_rows(path: Path, rows: pl.DataFrame, n_users: int, n_items: int) -> No
         raise damaged(path, f"{wrong:,} rows are of users, items or parts that there are not")
     if rows.null_count().sum_horizontal().item():
         raise damaged(path, "it has empty places")
+    if "weight" in rows.columns and not (rows["weight"].is_finite().all() and (rows["weight"] >= 0).all()):
+        raise damaged(path, "it has a weight that is negative or no number")
 
 
 def split_of(rows: pl.DataFrame, users: pl.Series, items: pl.Series, first: int) -> Split:
@@ -117,7 +122,8 @@ def split_of(rows: pl.DataFrame, users: pl.Series, items: pl.Series, first: int)
         part = rows.filter(pl.col("part") == number)
         columns = [part[name].to_numpy().copy() for name in ("user", "item", "time")]
         times = columns[2] if rows["timed"].any() else None
-        parts.append(Interactions(columns[0] - np.int32(first), columns[1], times, users, items))
+        weights = part["weight"].to_numpy().copy() if "weight" in rows.columns else None
+        parts.append(Interactions(columns[0] - np.int32(first), columns[1], times, users, items, weights=weights))
     return Split(*parts) if comm.size() == 1 else Split(*(with_share(part) for part in parts))
 
 

@@ -27,6 +27,7 @@ USUAL_NAMES = {
              "article_id", "track_id", "book_id", "location_id", "sku", "asin"),
     "time": ("timestamp", "time", "ts", "unixreviewtime", "event_time", "datetime", "date", "created_at"),
     "rating": ("rating", "ratings", "stars", "overall", "score"),
+    "weight": ("weight", "weights"),
     "score": ("score", "prediction", "rating", "relevance", "weight"),
     "rank": ("rank", "position"),
     "split": ("split",),
@@ -123,13 +124,6 @@ def way_to_name(role: str) -> str:
     """How one says which column plays a role; not every command has a flag for it."""
     flag = f", --{role} of `divmf train` and `divmf data`" if role in ("user", "item", "time") else ""
     return f"call it {USUAL_NAMES[role][0]}, or say which it is ({role}=…{flag})"
-
-
-def at_least(rating: str, lowest: float, dtype: pl.DataType) -> pl.Expr:
-    """Whether a row's rating is high enough; a column that holds no numbers is refused. A missing rating is not."""
-    if not dtype.is_numeric():
-        raise ValueError(f"column {rating!r} holds {dtype}, not ratings; say which column holds them (rating=…)")
-    return (pl.col(rating) >= lowest).fill_null(False)
 
 
 def hint_at(table: pl.DataFrame) -> str:

@@ -17,6 +17,7 @@ from scipy import sparse
 from divmf.data.filters import Blocked, request_filter
 from divmf.data.fingerprint import fingerprint
 from divmf.data.histories import Histories
+from divmf.data.interactions import Interactions
 from divmf.data.new_items import NewItems
 from divmf.data.outputs import OF_MODEL
 from divmf.data.split import Split
@@ -106,7 +107,7 @@ class Recommender:
             raise ValueError(f"users={users!r} is one value; give a sequence of user ids, and the length as k=…")
         blocked = self.blocked(exclude, items)
         if histories is not None:
-            return told_short(self._lists_of(users, people_of(histories, self.split.item_ids), k, blocked), k)
+            return told_short(self._lists_of(users, people_of(histories, self.split.train), k, blocked), k)
         rows = None if users is None else self.split.train.user_numbers(users).astype(np.int64)
         met = seen_matrix(self.split, seen)
         if blocked is None and self.chosen is None and (self.scorer is None or isinstance(self.scorer, Factors)):
@@ -162,7 +163,8 @@ class Recommender:
     ) -> pl.DataFrame:  # fmt: skip
         """user_id, item_id, score, rank (from 1): all users, the ones named, or people who were not in training.
 
-        histories: what people who were not in training have met, a frame of user_id and item_id
+        histories: what people who were not in training have met, a frame of user_id, item_id and, where the model
+        learnt from weights, weight
         exclude, items: see `lists`
         """
         if hasattr(users, "columns"):
@@ -222,12 +224,17 @@ class Recommender:
         comm.barrier()
 
 
-def people_of(histories: Any, item_ids: pl.Series) -> Histories:
-    """People who were not in training, from a frame or from sequences of item ids."""
+def people_of(histories: Any, train: Interactions) -> Histories:
+    """People who were not in training, from a frame or from sequences of item ids.
+
+    A frame may have a column `weight`, where the model learnt from weights.
+    """
     if isinstance(histories, Histories):
         return histories
     is_frame = hasattr(histories, "columns") or hasattr(histories, "column_names")
-    return Histories.from_frame(histories, item_ids) if is_frame else Histories.of(histories, item_ids)
+    if not is_frame:
+        return Histories.of(histories, train.item_ids)
+    return Histories.from_frame(histories, train.item_ids, usual=train.mean_weight)
 
 
 def ids_of(items: Array, item_ids: pl.Series) -> Array:

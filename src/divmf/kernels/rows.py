@@ -72,14 +72,15 @@ def _add_bias(row: Array, bias: Array) -> Any:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def softmax_part(
-    users: Array, items: Array, items_t: Array, bias: Array, offsets: Array, met: Array, first: int, last: int,
-    at_once: int, user_gradient: Array, item_gradient_t: Array,
+    users: Array, items: Array, items_t: Array, bias: Array, offsets: Array, met: Array, values: Array, first: int,
+    last: int, at_once: int, user_gradient: Array, item_gradient_t: Array,
 ) -> float:  # fmt: skip
     """The softmax loss of users first … last−1, its gradient for them, and added to item_gradient_t that for the items.
 
-    offsets, met   the items each user met, as a CSR matrix
-    at_once        rows of scores held at a time
+    offsets, met, values   the items each user met and their weights, as a CSR matrix
+    at_once                rows of scores held at a time
 
+    With n_u the sum of the weights Y_u,
     ∂/∂r̂_u = n_u·S_u − Y_u = (n_u/z)·(E_u − (z/n_u)·Y_u) with E = exp of the scores and z its sum: what is left of the
     scaling is done on the short vectors, not on the rows.
     """
@@ -95,16 +96,17 @@ def softmax_part(
             user = start + r
             begin, end = offsets[user], offsets[user + 1]
             highest = _add_bias(rows[r], bias)
-            positive = 0.0
+            positive, count = 0.0, 0.0
             for position in range(begin, end):
-                positive += rows[r, met[position]]
+                positive += values[position] * rows[r, met[position]]
+                count += values[position]
             z = exp_row(rows[r], highest)
-            total += (end - begin) * (highest + np.log(z)) - positive
-            weight[r] = (end - begin) / z
-            if end > begin:
-                share = np.float32(z / (end - begin))
+            total += count * (highest + np.log(z)) - positive
+            weight[r] = count / z
+            if count > 0:
+                share = np.float32(z / count)
                 for position in range(begin, end):
-                    rows[r, met[position]] -= share
+                    rows[r, met[position]] -= share * values[position]
             for d in range(dim):
                 weighted_t[d, r] = weight[r] * users[user, d]
         pulled = np.dot(rows, items)

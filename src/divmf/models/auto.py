@@ -211,7 +211,7 @@ def refit(
     start   yesterday's model, of whose users and items these are the first; with it, a few epochs are enough. EASE
             needs none.
     """
-    met, given = train.matrix, dict(settings)
+    met, given = train.weighted, dict(settings)
     if name == "ease":
         return ease(met, given["l2"])
     dim = int(given.pop("dim"))

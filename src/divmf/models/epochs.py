@@ -57,7 +57,7 @@ def accuracy_epoch(
     """One pass over the interactions with sampled negatives, or one step of the full softmax; the mean loss."""
     if config.model == "softmax":
         assert config.l2 is not None, "chosen before training"
-        loss = softmax_gradient(model, train.matrix, config.l2, config.l2_power)
+        loss = softmax_gradient(model, train.weighted, config.l2, config.l2_power)
         optimiser.step()
         return check(loss / comm.row_range(len(train)).whole, "accuracy")
     total = steps_for(model, config)(model, train, config, optimiser, rng)

@@ -74,7 +74,7 @@ def fold_in(model: Fitted, histories: sparse.csr_array, seed: int = 0) -> Scorer
     if name == "ials":
         users = user_vectors(items, met, settings["alpha"], settings["l2"])
     elif name == "softmax":
-        counts = np.diff(met.indptr)
+        counts = met.sum(axis=1, dtype=np.float64)
         l2 = settings["l2"] * ((counts + 1) / (settings["pairs"] + 1)) ** settings.get("l2_power", 0.5)
         users = softmax_vectors(items, scorer.bias, met, l2, scorer.users.mean(axis=0))
     elif name == "bpr":
@@ -149,10 +149,9 @@ class Softmax:
 
     @classmethod
     def of(cls, items: Array, bias: Array, met: sparse.csr_array, l2: Array, curvature: Array) -> "Softmax":
-        """What users met, and their λ; curvature (dim,): that of a single interaction along each axis, about."""
-        ones = sparse.csr_array((np.ones_like(met.data), met.indices, met.indptr), shape=met.shape)
-        counts = np.diff(met.indptr).astype(np.float32)
-        found = cls(items, bias, counts, np.asarray(ones @ items), np.asarray(ones @ bias), l2.astype(np.float32))
+        """What users met, by weight, and their λ; curvature (dim,): of one interaction along each axis, about."""
+        counts = met.sum(axis=1, dtype=np.float64).astype(np.float32)
+        found = cls(items, bias, counts, np.asarray(met @ items), np.asarray(met @ bias), l2.astype(np.float32))
         found.scale = 1 / (found.counts * curvature + np.maximum(found.l2, 1e-6))
         return found
 

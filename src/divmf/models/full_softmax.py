@@ -1,4 +1,7 @@
-"""The accuracy phase by full softmax: every item is a negative, and the whole matrix is one step."""
+"""The accuracy phase by full softmax: every item is a negative, and the whole matrix is one step.
+
+What users have met may have weights: the loss of a pair counts so many times.
+"""
 
 import math
 
@@ -29,13 +32,13 @@ def softmax_gradient(model: MF, met: sparse.csr_array, l2: float, power: float =
 
 
 def l2_of_rows(met: sparse.csr_array, l2: float, power: float) -> tuple[Array, Array]:
-    """λ of every user and every item: λ·((n + 1) / mean of n + 1)^power, n the interactions it has.
+    """λ of every user and every item: λ·((n + 1) / mean of n + 1)^power, n the interactions it has, by their weights.
 
     A row of the loss grows with n; the same λ for all would leave rows with many nearly free and bury those with few.
     """
-    n_users, n_pairs = (comm.row_range(count).whole for count in (met.shape[0], met.nnz))
-    by_user, by_item = np.diff(met.indptr), comm.total(np.bincount(met.indices, minlength=met.shape[1]))
-    means = n_pairs / n_users + 1, n_pairs / met.shape[1] + 1
+    n_users, by_user = comm.row_range(met.shape[0]).whole, met.sum(axis=1, dtype=np.float64)
+    by_item = comm.total(met.sum(axis=0, dtype=np.float64))
+    means = by_item.sum() / n_users + 1, by_item.sum() / met.shape[1] + 1
     by_row = [l2 * ((counts + 1) / mean) ** power for counts, mean in zip((by_user, by_item), means, strict=True)]
     return by_row[0], by_row[1]
 
@@ -47,9 +50,9 @@ def by_autograd(model: MF, met: sparse.csr_array) -> float:
         table.requires_grad_()
         table.grad = torch.zeros_like(table)
     for rows in blocks(model.n_users, model.n_items):
-        pairs = met[rows].tocoo()
+        pairs, scores = met[rows].tocoo(), model.scores(rows)
         users, items = (torch.from_numpy(each.astype(np.int64)).to(model.users.device) for each in pairs.coords)
-        loss = losses.softmax(model.scores(rows), users, items)
+        loss = losses.softmax(scores, users, items, torch.from_numpy(pairs.data).to(scores))
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     comm.all_reduce(model.items.grad)
@@ -61,14 +64,14 @@ def by_kernel(model: MF, met: sparse.csr_array) -> float:
     from divmf.kernels.rows import rows_at_once, softmax_part
 
     users, items = (np.ascontiguousarray(table.detach().numpy()) for table in (model.users, model.items))
-    items_t, bias = np.ascontiguousarray(items.T), model.bias.numpy()
+    items_t, bias, values = np.ascontiguousarray(items.T), model.bias.numpy(), met.data.astype(np.float32)
     user_gradient = np.empty_like(users)
 
     def part(first: int, last: int) -> tuple[float, Array]:
         gradient = np.zeros_like(items_t)
         at_once = rows_at_once(last - first, len(items))
         loss = softmax_part(
-            users, items, items_t, bias, met.indptr, met.indices, first, last, at_once, user_gradient, gradient
+            users, items, items_t, bias, met.indptr, met.indices, values, first, last, at_once, user_gradient, gradient
         )
         return loss, gradient
 

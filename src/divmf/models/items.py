@@ -117,7 +117,8 @@ def softmax_items(model: Fitted, scorer: Factors, met: sparse.csr_array, known: 
         scores = scorer.scores(np.arange(rows.start, rows.stop))
         highest = scores.max(axis=1)
         others[rows] = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=1))
-    counts, mean = np.diff(known.indptr), known.nnz / known.shape[1]
+    counts = known.sum(axis=1, dtype=np.float64)
+    mean = float(counts.sum()) / known.shape[1]
     power = model.settings.get("l2_power", 0.5)
     found = np.empty((met.shape[0], users.shape[1]), dtype=np.float32)
     for number in range(met.shape[0]):
@@ -132,7 +133,7 @@ def softmax_items(model: Fitted, scorer: Factors, met: sparse.csr_array, known: 
 def softmax_item(users: Array, others: Array, own: Array, counts: Array, l2: float) -> Array:
     """min Σ_u n_u log(Z_u + exp u·v) − Σ_u own_u u·v + ½ λ ‖v‖², by Newton's method.  (dim,)
 
-    others (n_users,): log Z_u; own (n_users,): 1 who met the item; counts (n_users,): n_u
+    others (n_users,): log Z_u; own (n_users,): 1 who met the item; counts (n_users,): n_u, by weight
     """
     vector = np.zeros(users.shape[1])
 

@@ -21,12 +21,13 @@ def mse(positive: Tensor, negative: Tensor) -> Tensor:
 ACCURACY_LOSSES = {"bpr": bpr, "mse": mse}
 
 
-def softmax(scores: Tensor, rows: Tensor, met: Tensor) -> Tensor:
+def softmax(scores: Tensor, rows: Tensor, met: Tensor, weights: Tensor | None = None) -> Tensor:
     """L_soft: −Σ log softmax(R̂_u)_i over the pairs (row, item met): each user's next item out of all of them.
 
-    Ours: not in the paper. Its gradient in the scores is n_u·S_u − Y_u.
+    Ours: not in the paper. Its gradient in the scores is n_u·S_u − Y_u, with weights n_u the sum of them.
     """
-    return -scores.log_softmax(dim=1)[rows, met].sum()
+    each = scores.log_softmax(dim=1)[rows, met]
+    return -(each if weights is None else weights * each).sum()
 
 
 def log_mass(scores: Tensor, kept: Tensor, log_z: Tensor | None = None) -> Tensor:

@@ -190,7 +190,7 @@ def ials_search(bench: Bench) -> Search:
 
     Each trial begins from the best vectors so far.
     """
-    met = bench.split.train.matrix
+    met = bench.split.train.weighted
     start: Factors | None = None
 
     def epochs_at(dim: int) -> int:
@@ -223,8 +223,11 @@ def ials_search(bench: Bench) -> Search:
 
 
 def ease_search(bench: Bench) -> Search:
-    """EASE: λ from four times the mean popularity of an item on, to where half and double are no better."""
-    met = bench.split.train.matrix
+    """EASE: λ from four times the mean popularity of an item on (by squares of weights), to where no other is better.
+
+    The next are half and double.
+    """
+    met = bench.split.train.weighted
     check_memory(met.shape[1])
     cost = ease_cost(met)
     between: Array | None = None
@@ -234,7 +237,7 @@ def ease_search(bench: Bench) -> Search:
         between = gram(met) if between is None else between
         return bench.trial("ease", {"l2": place[0]}, lambda: ease(met, place[0], between)).trial.ndcg
 
-    popularity = max(1.0, met.nnz / met.shape[1])
+    popularity = max(1.0, float(met.data @ met.data) / met.shape[1])
     if bench.l2 is not None:
         yield Next(cost, 0)
         at((bench.l2,))
@@ -248,7 +251,7 @@ def softmax_search(bench: Bench) -> Search:
 
     The best λ grows with the interactions of a user; the first is what five datasets suggest, in steps of √2.
     """
-    met = bench.split.train.matrix
+    met = bench.split.train.weighted
     place, before = (2 ** (round(2 * math.log2(1.25 * (met.nnz / met.shape[0]) ** 0.6)) / 2),), 0.0
     for stage, dim in enumerate(bench.dims_of(SOFTMAX_DIMS)):
         start: Factors | None = None

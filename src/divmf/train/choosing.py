@@ -1,5 +1,6 @@
 """The model of a run that is not trained by epochs: chosen on validation, and written down with all that was tried."""
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from divmf.models.searches import ARMS, Bench, Trial
 from divmf.train.runs import Run
 from divmf.train.schema import Choice, TrialRow
 
+log = logging.getLogger(__name__)
 Progress = Callable[[str], None]  # told, a line at a time, how it goes
 
 
@@ -33,6 +35,15 @@ def check_processes(config: TrainConfig) -> None:
             f"model {config.model} is fitted by one process, and there are {comm.size()}; start one, or name a model"
             " that several train by epochs: softmax, bpr or mse"
         )
+
+
+def tell_weights(split: Split, config: TrainConfig) -> None:
+    """Say so where there are weights that the model cannot use."""
+    if split.train.weights is not None and config.model in ("bpr", "mse"):
+        log.warning(
+            "%s learns from what was met, each pair alike, so the weights change nothing; ease, ials and softmax use"
+            " them", config.model,
+        )  # fmt: skip
 
 
 def check_choice(split: Split, config: TrainConfig) -> None:

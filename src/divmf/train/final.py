@@ -5,6 +5,7 @@ start = aligned(earlier, split)                    # yesterday's vectors, in the
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +29,11 @@ WAY = (0.25, 0.5, 1.0)  # of ρ: solved one after the other, each from the lists
 def everything(split: Split) -> Split:
     """All interactions to learn from, and nothing held out."""
     parts = (split.train, split.valid, split.test)
-    users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
-    times = None if split.train.times is None else np.concatenate([part.times for part in parts])
-    order = np.lexsort((items, users) if times is None else (items, times, users))
-    whole: Interactions = replace(
-        split.train, users=users[order], items=items[order], times=None if times is None else times[order]
-    )
+    names = split.train.columns
+    columns: dict[str, Any] = {name: np.concatenate([part.columns[name] for part in parts]) for name in names}
+    by = [columns[name] for name in ("items", "times", "users") if name in columns]
+    order = np.lexsort(by)
+    whole: Interactions = replace(split.train, **{name: column[order] for name, column in columns.items()})
     nothing = whole.where(np.zeros(len(whole), dtype=np.bool_))
     return Split(whole, nothing, nothing)
 

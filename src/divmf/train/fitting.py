@@ -18,7 +18,7 @@ from divmf.ranking.curve import ACCURACY, DIVERSITY, Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import Measures, measure_each
 from divmf.ranking.retrieval import recommend_each
-from divmf.train.choosing import Progress, check_fits, is_chosen, model_of
+from divmf.train.choosing import Progress, check_fits, is_chosen, model_of, tell_weights
 from divmf.train.market import Exchange, along_rho, market_of
 from divmf.train.moments import restore_optimiser
 from divmf.train.runs import Run
@@ -94,6 +94,7 @@ def fit(
     earlier: a run whose model is taken on, with its settings, in the place of a choice
     """
     check_fits(split, config)
+    tell_weights(split, config)
     clock = clock or Clock()
     with run.locked():
         if start is not None or not is_chosen(run, config):

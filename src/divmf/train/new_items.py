@@ -35,7 +35,7 @@ def grown(
     slots   of the lists that the market was solved with; rho: of the point
     """
     name = learnt.name or ("ease" if isinstance(scorer, ItemItem) else "bpr")
-    more = with_items(Known(scorer, name, learnt.settings), new.similar, new.met, split.train.matrix)
+    more = with_items(Known(scorer, name, learnt.settings), new.similar, new.met, split.train.weighted)
     whole, numbers = new.joined(split)
     scorer = renumbered(more, numbers, whole)
     if chosen is None:
@@ -58,5 +58,5 @@ def renumbered(scorer: Scorer, numbers: Array, split: Split) -> Scorer:
     if isinstance(scorer, Factors):
         return Factors(scorer.users, np.ascontiguousarray(scorer.items_t[:, order]), scorer.bias[order])
     assert isinstance(scorer, ItemItem)
-    met: sparse.csr_array = split.train.matrix
+    met: sparse.csr_array = split.train.weighted
     return ItemItem(met, np.ascontiguousarray(scorer.weights[np.ix_(order, order)]))
