@@ -63,7 +63,8 @@ class Binder:
             [part.rule for part in parts for _ in part.names], [name for part in parts for name in part.names],
             offsets.astype(np.int64), totals[order].astype(np.int32), joined("low", np.int64), joined("high", np.int64),
             joined("per_list", np.int64), joined("low", np.int64), joined("level", np.float64),
-            np.repeat([part.weight for part in parts], np.diff(firsts)).astype(np.float64), self.target(), self.blocked,
+            np.repeat([part.weight for part in parts], np.diff(firsts)).astype(np.float64), joined("share", np.float64),
+            self.target(), self.blocked,
         )  # fmt: skip
         return checked(made, self.shop, parts)
 
@@ -136,7 +137,9 @@ class Binder:
             raise ValueError(
                 f"{name} {made.names[at]}: its floor of {low[at]:,} showings is above its cap of {high[at]:,}"
             )
-        made = made._replace(low=low, high=high)
+        caps = [group.cap.get(str(value)) if isinstance(group.cap, dict) else group.cap for value in values]
+        share = [cap.number if cap is not None and cap.is_share else 0.0 for cap in caps]
+        made = made._replace(low=low, high=high, share=np.array(share))
         if group.per_list is not None:
             made = made._replace(per_list=np.full(len(values), group.per_list))
         if group.target is not None:

@@ -16,7 +16,7 @@ from divmf.engine.arrays import Array
 MANY = 1 << 40  # showings: no bound
 ARRAYS = {
     "offsets": np.int64, "totals": np.int32, "low": np.int64, "high": np.int64, "per_list": np.int64, "asked": np.int64,
-    "level": np.float64, "weight": np.float64,
+    "level": np.float64, "weight": np.float64, "share": np.float64,
 }  # fmt: skip
 
 
@@ -27,6 +27,7 @@ class Total(NamedTuple):
     names     what each total is of
     items, of the item and the number of the total of each membership
     low, high, per_list   (totals,) int64; level (totals,): shares of the bonus of a total, 0 for none
+    share     (totals,): of all slots, where that is how the cap was said; else 0
     """
 
     rule: str
@@ -37,6 +38,7 @@ class Total(NamedTuple):
     high: Array
     per_list: Array
     level: Array
+    share: Array
     weight: float = 0.0
 
     @classmethod
@@ -44,7 +46,7 @@ class Total(NamedTuple):
         """Totals without bounds."""
         n = len(names)
         return cls(
-            rule, names, items, of, np.zeros(n, np.int64), np.full(n, MANY), np.full(n, MANY), np.zeros(n)
+            rule, names, items, of, np.zeros(n, np.int64), np.full(n, MANY), np.full(n, MANY), np.zeros(n), np.zeros(n)
         )  # fmt: skip
 
 
@@ -58,6 +60,7 @@ class Bound:
     per_list         (totals,) int64: so many in one list at the most
     asked            (totals,) int64: the floor as it was asked for; low is what is possible of it
     level, weight    (totals,) float64: the showings at which the bonus of a total ends, 0 for none; what it counts
+    share            (totals,) float64: of all slots, where the upper bound was said so; else 0
     target           (n_items,) float64 or None: the exposure of items at which their bonus ends, as shares of all
     blocked          what may not be recommended
     impossible       what cannot be met, one line each
@@ -73,6 +76,7 @@ class Bound:
     asked: Array
     level: Array
     weight: Array
+    share: Array
     target: Array | None
     blocked: Blocked
     impossible: tuple[str, ...] = ()
