@@ -31,7 +31,6 @@ def serve(
     horizon: Annotated[
         int | None, typer.Option(help="Requests over which exposure is shared out; the number of users if not given.")
     ] = None,
-    step: Annotated[float | None, typer.Option(help="How fast discounts move, in units of ρ.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that answer [default: 1].")] = None,
     rate: Annotated[
         float | None, typer.Option(help="Requests a second that one client may send [default: 1000]; 0: any number.")
@@ -56,7 +55,7 @@ def serve(
     """
     given: dict[str, Any] = {
         "run": run, "host": host, "port": port, "token": token, "store": store, "catalog": catalog, "group": group,
-        "horizon": horizon, "step": step, "workers": workers, "rate": rate, "origins": origins,
+        "horizon": horizon, "workers": workers, "rate": rate, "origins": origins,
     }  # fmt: skip
     try:
         import fastapi  # noqa: F401

@@ -1,7 +1,7 @@
-"""How discounts move while lists are shown: up by the pace at which an item should be shown, down by each showing.
+"""What an item is worth to be shown while a horizon passes: the bonus at the pace of its showings so far.
 
 The (x + 1)-th showing of an item within a horizon is worth ρ·b(x), b(x) = log(1 + (c/(x + δ))^q)/q (`market.bonus`),
-with its own level c. What would be the same at every request is made up for when an item is next looked at.
+with its own level c. `market.ledger` has the rule.
 """
 
 from typing import Any, NamedTuple
@@ -12,22 +12,21 @@ from numba import njit
 from divmf.engine.arrays import Array
 
 MANY = 30.0  # beyond it, e^x − 1 is e^x to the last bit
-LEAST = 1e-6  # of ρ: a discount below counts as this one, for which there is still a number of showings
-FINE = 64  # showings up to twice of which are told apart one by one
+LEAST = 1e-6  # of ρ: a worth below counts as this one, for which there is still a number of showings
 
 
 class Pace(NamedTuple):
-    """What decides how discounts move.
+    """What decides discounts.
 
     rho, delta, steepness   of the bonus
-    step                    η: what one full showing takes off a discount
+    trust                   how much of a horizon it takes until what was shown counts as much as what was expected
     horizon                 the requests over which exposure is to be shared out
     """
 
     rho: float
     delta: float
     steepness: float
-    step: float
+    trust: float
     horizon: float
 
 
@@ -41,53 +40,48 @@ def worth_at(shown: float, level: float, pace: Pace) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def supply_at(discount: float, level: float, pace: Pace) -> Any:
-    """How many showings within a horizon are worth more than the discount; no item is shown twice in a list."""
+def shown_at(worth: float, level: float, pace: Pace) -> Any:
+    """x, not whole, after which the next showing within a horizon is worth so much; at most one in each request."""
     if level <= 0 or pace.rho <= 0:
-        return 0
-    power = pace.steepness * max(discount / pace.rho, LEAST)
+        return 0.0
+    power = pace.steepness * max(worth / pace.rho, LEAST)
     inverse = np.exp(-power) if power > MANY else 1 / np.expm1(power)
-    found = np.ceil(level * inverse ** (1 / pace.steepness) - pace.delta)
-    return int(min(max(found, 0.0), pace.horizon))
+    return min(max(level * inverse ** (1 / pace.steepness) - pace.delta, 0.0), pace.horizon)
 
 
 @njit(cache=True, nogil=True)
-def risen(discount: float, requests: float, level: float, pace: Pace) -> Any:
-    """A discount after some requests that did not show the item: with each, it rises by η · supply / horizon.
+def discount_at(exposed: float, expected: float, since: float, now: float, level: float, pace: Pace) -> Any:
+    """What the next showing is worth at the pace so far.
 
-    The rise is even until the discount reaches what one showing fewer is worth, so it is taken in pieces. Beyond FINE
-    showings, a piece is a 64th of them or less. How the requests are cut into calls does not matter.
+    exposed    exposure since the time `since` of this horizon; expected: in a horizon, as was known then
     """
-    supply = supply_at(discount, level, pace)
-    while requests > 0 and supply > 0:
-        bits = 0
-        while supply >> bits >= 2 * FINE:
-            bits += 1
-        below = ((supply - 1) >> bits) << bits
-        rise = pace.step * (below + (1 << bits)) / pace.horizon
-        left = worth_at(below, level, pace) - discount
-        if left >= requests * rise:
-            return discount + requests * rise
-        if left > 0:
-            requests -= left / rise
-            discount += left
-        supply = below
-    return min(discount, worth_at(0.0, level, pace))
+    gone, rest = (now - since) / pace.horizon, pace.trust * (pace.horizon - now) / pace.horizon
+    return worth_at((exposed + rest * expected) / max(gone + rest, 1e-12), level, pace)
+
+
+class Book(NamedTuple):
+    """The ledger of all items as arrays (n_items,): see `discount_at`; discount: as it was last worked out."""
+
+    exposed: Array
+    expected: Array
+    since: Array
+    level: Array
+    discount: Array
 
 
 @njit(cache=True, nogil=True)
-def settle(items: Array, now: float, levels: Array, pace: Pace, discount: Array, settled: Array) -> None:
-    """Bring the discounts of some items up to the present; discount and settled (n_items,) are changed in place."""
+def price(items: Array, now: float, book: Book, pace: Pace) -> None:
+    """Work out the discounts of some items."""
     for item in items:
-        if settled[item] < now:
-            discount[item] = risen(discount[item], now - settled[item], levels[item], pace)
-            settled[item] = now
+        book.discount[item] = discount_at(
+            book.exposed[item], book.expected[item], book.since[item], now, book.level[item], pace
+        )
 
 
 @njit(cache=True, nogil=True)
-def settle_range(first: int, last: int, now: float, levels: Array, pace: Pace, discount: Array, settled: Array) -> None:
-    """As `settle`, for the items first … last−1."""
+def price_range(first: int, last: int, now: float, book: Book, pace: Pace) -> None:
+    """As `price`, for the items first … last−1."""
     for item in range(first, last):
-        if settled[item] < now:
-            discount[item] = risen(discount[item], now - settled[item], levels[item], pace)
-            settled[item] = now
+        book.discount[item] = discount_at(
+            book.exposed[item], book.expected[item], book.since[item], now, book.level[item], pace
+        )

@@ -2,11 +2,18 @@
 
     max  Σ_t a_t Σ_r w_r v_t,r + ρ Σ_i B_i(f_i)   over the requests t of a horizon, as they come
 
-is solved by dual mirror descent (Balseiro, Lu, Mirrokni 2020): a list is the best response at the present discounts
-(`divmf.market.response`); every discount rises by η times the pace at which the item should be shown, the number of
-showings whose bonus exceeds the discount over the requests of the horizon, and falls by η for each showing. It stays
-between 0 and ρ·b(0). A request touches the items it shows and a few others: the rise of the rest is made up for later,
-exactly (`divmf.kernels.ledger`).
+is solved by online Frank–Wolfe (Usunier, Do, Dohmatob 2022): a list is the best response at the present discounts
+(`divmf.market.response`), and the discount of an item is what its next showing would be worth at the end of the horizon
+if showings went on at their pace, ρ·b(x),
+
+    x = (f + m·(1 − τ)·x₀) / (τ + m·(1 − τ)),
+
+τ being the part of the horizon that has passed, f the showings in it, and x₀ those that were expected when it began, as
+the discounts of the run say. What was expected counts like m horizons of observation at first, and not at all in the
+end: then d = ρ·b(f), what the next showing is worth indeed, so that no item is left over that anybody would be shown.
+There is no length of a step, and the same counts give the same discounts in whatever order they came.
+
+A request touches the items it shows and a few others; the rest are worked out when they are looked at, or in turn.
 """
 
 from dataclasses import dataclass
@@ -14,14 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from divmf.engine.arrays import Array
-from divmf.kernels.ledger import Pace, settle, settle_range, worth_at
+from divmf.kernels.ledger import Book, Pace, price, price_range, shown_at, worth_at
 from divmf.kernels.market import ONE
 from divmf.market.values import exposure_weights
 
-STEP = 0.03  # η, in units of ρ, where nothing is known of the horizon
-STALE = 64  # requests that the discount of an item nobody looks at may be behind
+TRUST = 0.5  # m; chosen among 0.1 … 2 on other requests than those of docs/serve.md: `python -m benchmarks serve`
+STALE = 64  # requests, and parts of a horizon, that the discount of an item nobody looks at may be behind
 NO_LIMIT = np.iinfo(np.int64).max
-KEPT = ("discount", "settled", "shares", "shown", "present", "past")  # arrays of a snapshot
+KEPT = ("expected", "since", "exposed", "shares", "shown", "present", "past")  # arrays of a snapshot
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,6 @@ class Terms:
     rho, delta, level, steepness   of the bonus, as in training; level in even shares
     k, exposure                    slots of a usual page, and what a showing counts in each ("count" or "attention")
     horizon                        the requests over which exposure is to be shared out
-    step                           η, in units of ρ
     """
 
     rho: float
@@ -41,30 +47,19 @@ class Terms:
     level: float = 0.9
     steepness: float = 16.0
     exposure: str = "count"
-    step: float = STEP
 
     def __post_init__(self) -> None:
         if self.horizon < 1:
             raise ValueError(f"horizon={self.horizon} is no number of requests; choose at least 1")
-        if not 0 < self.step <= 1:
-            raise ValueError(f"step={self.step} must be above 0 and at most 1, in units of ρ; 0.03 is usual")
 
     @property
     def pace(self) -> Pace:
         """As the kernels take it."""
-        return Pace(self.rho, self.delta, self.steepness, self.step * self.rho, float(self.horizon))
+        return Pace(self.rho, self.delta, self.steepness, TRUST, float(self.horizon))
 
     def even_level(self, n_items: int) -> float:
         """The showings within a horizon at which the bonus of an item with an even share ends."""
         return self.level * self.horizon * float(exposures(self.k, self.exposure).sum()) / n_items
-
-
-def usual_step(level: float) -> float:
-    """η, in units of ρ, for items whose bonus ends at such a number of showings within a horizon.
-
-    The fewer showings there are, the more each must tell: with 3/level, discounts can move by about 3 ρ in a horizon.
-    """
-    return float(np.clip(3 / max(level, 1e-9), 0.01, 0.5))
 
 
 def exposures(k: int, kind: str) -> Array:
@@ -75,42 +70,50 @@ def exposures(k: int, kind: str) -> Array:
 class Ledger:
     """Discounts and counts of every item, in memory.
 
-    discount   (n_items,): as of the time `settled`; `at` and `now` bring it up to the present
+    discount   (n_items,): as it was last worked out; `at` and `now` bring it up to the present
+    expected   (n_items,): exposure expected within a horizon; exposed: what there was of it since the time `since`
     shares     (n_items,): how many times its even share an item may expect
     shown      (n_items,): showings since the ledger began; capacity: how many there may be at the most
     present, past   (n_items,): showings within this horizon and within the one before
-    requests   pages shown; clock: the same, a page of twice the usual length counting twice
+    requests   pages shown; turn, turn_before: those within this horizon, and within the one before
+    clock      pages within this horizon, one of twice the usual length counting twice
     """
 
-    def __init__(self, terms: Terms, discount: Array) -> None:
+    def __init__(self, terms: Terms, discount: Array, shares: Array | None = None) -> None:
         n_items = len(discount)
         self.terms, self.pace = terms, terms.pace
-        self.discount = np.array(discount, dtype=np.float64)
-        self.start = self.discount.copy()
-        self.settled, self.shares = np.zeros(n_items), np.ones(n_items)
+        self.shares = np.ones(n_items) if shares is None else shares.copy()
+        self.expected, self.since, self.exposed = (np.zeros(n_items) for _ in range(3))
         self.shown, self.present, self.past = (np.zeros(n_items, dtype=np.int64) for _ in range(3))
         self.capacity = np.full(n_items, NO_LIMIT, dtype=np.int64)
         self._limited = np.zeros(0, dtype=np.int64)
-        self.requests, self.clock, self._cursor = 0, 0.0, 0
+        self.requests = self.turn = self.turn_before = 0
+        self.clock, self._cursor = 0.0, 0
         self._exposures: dict[int, Array] = {}
         self._usual = float(self.exposures(terms.k).sum())
+        self.discount = np.zeros(n_items)
         self._relevel()
+        self.expect(np.arange(n_items), np.asarray(discount, dtype=np.float64))
+        self.start = self.now().copy()
 
     @property
     def n_items(self) -> int:
         """How many items there are."""
-        return len(self.discount)
+        return len(self.shares)
 
     def _relevel(self) -> None:
-        """The level of each item, and discounts within their bounds."""
+        """The level of each item; it changes with how many there are."""
         self.levels = self.shares * self.terms.even_level(self.n_items)
-        self._clip(np.arange(self.n_items))
+        self._book = Book(self.exposed, self.expected, self.since, self.levels, self.discount)
 
-    def _clip(self, items: Array) -> None:
-        """Keep discounts between 0 and what a first showing is worth."""
-        levels, positions = np.unique(self.levels[items], return_inverse=True)
-        highest = np.array([worth_at(0.0, level, self.pace) for level in levels])
-        self.discount[items] = np.clip(self.discount[items], 0.0, highest[positions])
+    def expect(self, items: Array, discounts: Array) -> None:
+        """Expect of some items the showings at which they have these discounts."""
+        levels = self.levels[items].tolist()
+        self.expected[items] = [shown_at(*each, self.pace) for each in zip(discounts.tolist(), levels, strict=True)]
+
+    def highest(self, item: int) -> float:
+        """What the first showing of an item is worth: its discount cannot be more."""
+        return float(worth_at(0.0, self.levels[item], self.pace))
 
     def exposures(self, k: int) -> Array:
         """e_r: what a showing counts in each slot of a page of k.  (k,)"""
@@ -120,39 +123,53 @@ class Ledger:
 
     def at(self, items: Array) -> Array:
         """The discounts of some items now.  (items,)"""
-        settle(items, self.clock, self.levels, self.pace, self.discount, self.settled)
+        price(items, self.clock, self._book, self.pace)
         return self.discount[items]
 
     def now(self) -> Array:
         """The discounts of all items now.  (n_items,)"""
-        settle_range(0, self.n_items, self.clock, self.levels, self.pace, self.discount, self.settled)
+        price_range(0, self.n_items, self.clock, self._book, self.pace)
         return self.discount
 
     def count(self, items: Array) -> None:
         """A page with these items, in order, was shown."""
-        exposure = self.exposures(len(items))
-        took = float(exposure.sum()) / self._usual
-        self.clock += took
-        self.discount[items] = np.maximum(self.at(items) - self.pace.step * exposure, 0.0)
-        self.shown[items] += 1
-        self.present[items] += 1
-        self.requests += 1
-        if self.requests % self.terms.horizon == 0:
-            self.past, self.present = self.present, np.zeros(self.n_items, dtype=np.int64)
-        self._settle_some()
+        self._add(items, 1)
+        if self.clock >= self.terms.horizon:
+            self._turn()
+        self.at(items)
+        self._price_some()
 
     def uncount(self, items: Array) -> None:
-        """A page that was counted was not shown after all; the time it took stays."""
-        self.discount[items] = self.at(items) + self.pace.step * self.exposures(len(items))
-        self._clip(items)
-        self.shown[items] -= 1
-        self.present[items] = np.maximum(self.present[items] - 1, 0)
-        self.requests -= 1
+        """A page that was counted was not shown after all."""
+        self._add(items, -1)
+        for counts in (self.exposed, self.present):
+            counts[items] = np.maximum(counts[items], 0)  # a horizon may have begun since
+        self.clock, self.turn = max(self.clock, 0.0), max(self.turn, 0)
+        self.at(items)
 
-    def _settle_some(self) -> None:
-        """Bring the next few items up to the present, so that none is behind by more than `STALE` requests."""
-        last = min(self._cursor + -(-self.n_items // STALE), self.n_items)
-        settle_range(self._cursor, last, self.clock, self.levels, self.pace, self.discount, self.settled)
+    def _add(self, items: Array, sign: int) -> None:
+        exposure = self.exposures(len(items))
+        self.clock += sign * float(exposure.sum()) / self._usual
+        self.exposed[items] += sign * exposure
+        self.shown[items] += sign
+        self.present[items] += sign
+        self.requests += sign
+        self.turn += sign
+
+    def _turn(self) -> None:
+        """A horizon ends, and another one begins, of which is expected what there was and was expected of this one."""
+        passed = np.maximum(1 - self.since / self.terms.horizon, 0.0)
+        self.expected[:] = (self.exposed + self.pace.trust * self.expected) / (passed + self.pace.trust)
+        self.exposed[:], self.since[:] = 0.0, 0.0
+        self.past[:], self.present[:] = self.present, 0
+        self.turn_before, self.turn = self.turn, 0
+        self.clock -= self.terms.horizon
+
+    def _price_some(self) -> None:
+        """Bring the next few items up to the present, so that none is behind by more than `STALE` says."""
+        behind = min(STALE, -(-self.terms.horizon // STALE))
+        last = min(self._cursor + -(-self.n_items // behind), self.n_items)
+        price_range(self._cursor, last, self.clock, self._book, self.pace)
         self._cursor = last % self.n_items
 
     @property
@@ -179,29 +196,26 @@ class Ledger:
             return 0.0
         return float(np.sqrt(np.mean((self.now() - self.start) ** 2)) / self.pace.rho)
 
-    def enter(self, discounts: Array, shares: Array) -> None:
-        """New items, whose numbers follow those there are, at these discounts; the even share shrinks for all."""
-        self.now()
-        new = len(discounts)
-        fills = {"shown": 0, "present": 0, "past": 0, "capacity": NO_LIMIT, "settled": self.clock}
+    def enter(self, shares: Array) -> None:
+        """New items, numbered after those there are, of which nothing is expected yet; all even shares shrink."""
+        fills = {
+            "shown": 0, "present": 0, "past": 0, "capacity": NO_LIMIT, "since": self.clock, "expected": 0.0,
+            "exposed": 0.0, "discount": 0.0, "start": 0.0,
+        }  # fmt: skip
         for name, fill in fills.items():
             old: Array = getattr(self, name)
-            setattr(self, name, np.concatenate([old, np.full(new, fill, dtype=old.dtype)]))
+            setattr(self, name, np.concatenate([old, np.full(len(shares), fill, dtype=old.dtype)]))
         self.shares = np.concatenate([self.shares, shares])
-        self.discount = np.concatenate([self.discount, discounts])
-        self.start = np.concatenate([self.start, discounts])
         self._relevel()
 
     def set_share(self, item: int, share: float) -> None:
         """Let an item expect so many times its even share from now on."""
-        self.at(np.array([item]))
         self.shares[item] = share
         self.levels[item] = share * self.terms.even_level(self.n_items)
-        self._clip(np.array([item]))
 
     def arrays(self) -> dict[str, Array]:
         """All that changes, as a snapshot keeps it."""
-        counters = np.array([self.requests, self.clock])
+        counters = np.array([self.requests, self.turn, self.turn_before, self.clock])
         return {name: getattr(self, name).copy() for name in KEPT} | {"counters": counters}
 
     def restore(self, kept: dict[str, Array], numbers: Array) -> None:
@@ -209,24 +223,27 @@ class Ledger:
         there = numbers >= 0
         for name in KEPT:
             getattr(self, name)[numbers[there]] = kept[name][there]
-        self.requests, self.clock = int(kept["counters"][0]), float(kept["counters"][1])
-        missing = np.setdiff1d(np.arange(self.n_items), numbers[there])
-        self.settled[missing] = self.clock
+        self.requests, self.turn, self.turn_before = (int(count) for count in kept["counters"][:3])
+        self.clock = float(kept["counters"][3])
+        self.since[np.setdiff1d(np.arange(self.n_items), numbers[there])] = self.clock
         self._relevel()
 
     def blended(self, terms: Terms, discount: Array, numbers: Array, weight: float) -> "Ledger":
-        """The ledger of a newer run: its discounts, and these by `weight` less, both in units of their own ρ.
+        """The ledger of a newer run, whose first horizon begins: its discounts, and these by `weight` less, both in
+        units of their own ρ.
 
         numbers: the number that each of this ledger's items has there, −1 for those that are gone
         """
-        made, there = Ledger(terms, discount), numbers >= 0
+        there, shares, mixed = numbers >= 0, np.ones(len(discount)), np.array(discount, dtype=np.float64)
+        shares[numbers[there]] = self.shares[there]
         if terms.rho and self.pace.rho:
             own = self.now()[there] * terms.rho / self.pace.rho
-            made.discount[numbers[there]] = weight * discount[numbers[there]] + (1 - weight) * own
-        for name in ("shares", "shown", "present", "past", "capacity"):
+            mixed[numbers[there]] = weight * mixed[numbers[there]] + (1 - weight) * own
+        made = Ledger(terms, mixed, shares)
+        made.start = Ledger(terms, discount, shares).now()
+        for name in ("shown", "capacity"):
             getattr(made, name)[numbers[there]] = getattr(self, name)[there]
+        made.past[numbers[there]] = self.present[there]
         made._limited = np.flatnonzero(made.capacity < NO_LIMIT)
-        made.requests, made.clock = self.requests, self.clock
-        made.settled[:] = made.clock
-        made._relevel()
+        made.requests, made.turn_before = self.requests, self.turn
         return made

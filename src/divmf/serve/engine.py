@@ -1,13 +1,13 @@
 """A run at one operating point, ready to answer one request after the other; it knows nothing of stores."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from divmf.engine.arrays import Array
-from divmf.kernels.ledger import supply_at, worth_at
-from divmf.market.ledger import Ledger, Terms, usual_step
+from divmf.kernels.ledger import shown_at
+from divmf.market.ledger import Ledger, Terms
 from divmf.market.response import Page, best_response
 from divmf.models.scorer import Factors
 from divmf.ranking.curve import Curve, Point
@@ -44,11 +44,9 @@ class Options:
     """How a run is served.
 
     horizon   requests over which exposure is shared out; as many as the run has users, if not given
-    step      η of the ledger, in units of ρ; by the showings of an even share, if not given
     """
 
     horizon: int | None = None
-    step: float | None = None
     catalog: str | Path | None = None
 
 
@@ -93,11 +91,10 @@ class Engine:
         """What the ledger is kept by at a point of the curve."""
         rho = (point.knob or 0.0) if self.config.method == "market" else 0.0
         config = self.config
-        made = Terms(
+        return Terms(
             rho, config.k, self.options.horizon or self.split.n_users, config.delta, config.level, config.steepness,
             config.exposure,
         )  # fmt: skip
-        return replace(made, step=self.options.step or usual_step(made.even_level(self.n_trained)))
 
     def discount_of(self, point: Point) -> Array:
         """The discounts of the run at a point, for all items; new ones have the median.  (n_items,) float64"""
@@ -151,8 +148,10 @@ class Engine:
             self.catalog.add(key, None, {})
         first = self.ledger.n_items
         numbers = np.arange(first, first + len(keys))
-        self.ledger.enter(np.zeros(len(keys)), shares)
-        self.ledger.discount[numbers] = self.ledger.start[numbers] = self.entering(numbers)
+        self.ledger.enter(shares)
+        self.ledger.start[numbers] = discounts = self.entering(numbers)
+        self.ledger.expect(numbers, discounts)
+        self.ledger.at(numbers)
 
     def entering(self, numbers: Array) -> Array:
         """The discount of new items at which recent requests would have shown them at their pace.  (items,)
@@ -168,12 +167,11 @@ class Engine:
         asked = np.sort(bars[:, None] - self.people.values([taste for taste, _ in recent], numbers), axis=0)
         found = np.empty(len(numbers))
         for place, item in enumerate(numbers):
-            highest = worth_at(0.0, self.ledger.levels[item], self.ledger.pace)
-            low, high = 0.0, highest
+            low, high = 0.0, self.ledger.highest(int(item))
             for _ in range(50):
                 middle = (low + high) / 2
                 taken = np.searchsorted(asked[:, place], middle) / len(bars)
-                if taken < supply_at(middle, self.ledger.levels[item], self.ledger.pace) / self.ledger.pace.horizon:
+                if taken < shown_at(middle, self.ledger.levels[item], self.ledger.pace) / self.ledger.pace.horizon:
                     low = middle
                 else:
                     high = middle

@@ -291,9 +291,7 @@ def app_from_environment() -> FastAPI:
 
 def open_live(settings: ServeSettings) -> Live:
     """The `Live` of a service."""
-    live = Live(
-        settings.run, store=settings.store, horizon=settings.horizon, catalog=settings.catalog, step=settings.step
-    )
+    live = Live(settings.run, store=settings.store, horizon=settings.horizon, catalog=settings.catalog)
     if settings.group is not None and settings.group not in live.engine.catalog.columns:
         known = ", ".join(live.engine.catalog.columns) or "none"
         live.close()

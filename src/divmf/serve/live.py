@@ -84,14 +84,13 @@ class Live:
     store     where showings are kept (`divmf.serve.stores`); sqlite:///RUN.live.sqlite, if not given
     horizon   requests over which exposure is shared out; as many as the run has users, if not given
     catalog   a file with titles and attributes of items: item_id, title, …
-    step      η of the ledger, in units of ρ; by the showings of an even share, if not given
     """
 
     def __init__(
         self, run: str | Path, *, store: str | Store | None = None, horizon: int | None = None,
-        catalog: str | Path | None = None, step: float | None = None,
+        catalog: str | Path | None = None,
     ) -> None:  # fmt: skip
-        options, folder = Options(horizon, step, catalog), Path(run)
+        options, folder = Options(horizon, catalog), Path(run)
         url = store or f"sqlite:///{os.fspath(folder).rstrip('/')}.live.sqlite"
         self.store = open_store(url) if isinstance(url, str) else url
         try:

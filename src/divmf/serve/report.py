@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from divmf.engine.arrays import Array
-from divmf.kernels.ledger import supply_at, worth_at
+from divmf.kernels.ledger import shown_at
 from divmf.ranking.metrics import coverage, entropy, gini
 from divmf.serve.engine import Engine
 from divmf.serve.store import Showing
@@ -19,10 +19,7 @@ TOLD = 20  # last showings of an item that are named
 def window_of(engine: Engine) -> tuple[Array, int]:
     """Showings within this horizon and the one before, and the requests they are of.  (n_items,)"""
     ledger = engine.ledger
-    horizon = ledger.terms.horizon
-    whole = ledger.requests >= horizon
-    requests = ledger.requests % horizon + (horizon if whole else 0)
-    return ledger.past + ledger.present if whole else ledger.present, requests
+    return ledger.past + ledger.present, ledger.turn_before + ledger.turn
 
 
 def lorenz_of(counts: Array) -> list[float]:
@@ -92,10 +89,10 @@ def item_of(engine: Engine, number: int, latest: Iterable[Showing]) -> dict[str,
         "shown": int(ledger.shown[number]),
         "window": {"showings": int(counts[number]), "requests": requests},
         "target": level,
-        "pace": float(supply_at(discount, level, pace)) / pace.horizon if pace.rho else None,
+        "pace": float(shown_at(discount, level, pace)) / pace.horizon if pace.rho else None,
         "share": float(ledger.shares[number]),
         "discount": discount,
-        "most": float(worth_at(0.0, level, pace)),
+        "most": ledger.highest(number),
         "capacity": int(ledger.capacity[number]) if limited else None,
         "shown_to": [{"at": row.at, "user": row.person, "slot": row.items.index(text) + 1} for row in shown_to],
         "advice": advice(

@@ -32,7 +32,6 @@ class ServeSettings(BaseSettings):
     horizon: int | None = Field(
         default=None, ge=1, description="requests over which exposure is shared out; the number of users, if not given"
     )
-    step: float | None = Field(default=None, gt=0, le=1, description="how fast discounts move, in units of ρ")
     workers: int = Field(default=1, ge=1, le=64, description="processes that answer")
     rate: float = Field(default=1000, ge=0, description="requests a second that one client may send; 0: any number")
     origins: str = Field(default="", description="web origins that may call from a browser (CORS), comma separated")

@@ -71,12 +71,10 @@ class Shared:
             log.info("the ledger goes on after %s requests", f"{ledger.requests:,}")
 
     def _restore(self, kept: dict[str, Array]) -> None:
-        """Take up a snapshot, whatever numbers its items had, and whatever its ρ was."""
+        """Take up a snapshot, whatever numbers its items had."""
         items, ledger = self.engine.items, self.engine.ledger
         numbers = [items.of_text(text) for text in json.loads(kept.pop("ids").tobytes())]
-        rho, shares = float(kept.pop("rho")[0]), ledger.shares.copy()  # shares of documents are newer
-        if rho and ledger.pace.rho:
-            kept["discount"] = kept["discount"] * (ledger.pace.rho / rho)
+        shares = ledger.shares.copy()  # those of documents are newer
         ledger.restore(kept, np.array([-1 if number is None else number for number in numbers], dtype=np.int64))
         for item in np.flatnonzero(shares != ledger.shares):
             ledger.set_share(int(item), float(shares[item]))
@@ -88,7 +86,7 @@ class Shared:
             text = json.dumps([str(each) for each in engine.items.ids]).encode()
             self._ids = engine, len(engine.items), text
         ids = np.frombuffer(self._ids[2], dtype=np.uint8)
-        return bytes(pack(engine.ledger.arrays() | {"ids": ids, "rho": np.array([engine.ledger.pace.rho])}))
+        return bytes(pack(engine.ledger.arrays() | {"ids": ids}))
 
     def prune(self) -> None:
         """Let the store drop showings far behind the last snapshot."""
