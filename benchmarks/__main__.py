@@ -22,6 +22,7 @@ BENCHMARKS = {
     "strangers": "strangers",
     "rules": "rules",
     "serve": "serve",
+    "drift": "drift",
     "solvers": "solvers",
     "big": "big",
 }

@@ -1,4 +1,4 @@
-"""The live service: latency, load and memory by HTTP on loopback, and exposure under drift beside the batch optimum."""
+"""The live service: latency, load and memory by HTTP on loopback."""
 
 import http.client
 import json
@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,6 @@ def main() -> None:
     """Print the tables; `DIVMF_BENCH_PAGES=200000` for the long look at memory."""
     with tempfile.TemporaryDirectory() as folder:
         speed(Path(folder))
-    drift()
 
 
 def speed(folder: Path) -> None:
@@ -101,73 +99,6 @@ def memory(process: int) -> float:
     """Resident MiB of a process."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
-
-
-def drift() -> None:
-    """MovieLens-1M in time order and the marketplace with a tenth of the items new: the ledger, static, none."""
-    import divmf
-    from benchmarks.data import real_split
-    from divmf.data.datasets import find, load
-
-    print("\n| requests | discounts | coverage of the ceiling | Gini | per slot from the best, in ρ (± 95%) |")
-    print("|---|---|---|---|---|")
-    data = load("ml-1m") if find("ml-1m") else None
-    split = real_split("ml-1m") if data is None else data.by_time(test=0.2)
-    compare("MovieLens-1M, in time order", split, new=False)
-    compare("marketplace, a tenth of the items new", divmf.datasets.marketplace(seed=1).by_time(test=0.3), new=True)
-
-
-def compare(name: str, split: Any, new: bool) -> None:
-    """The same requests with the ledger, with the run's discounts, and with none."""
-    import divmf
-    from divmf.serve.engine import Engine, Options
-
-    with tempfile.TemporaryDirectory() as folder:
-        model = divmf.DivMF(k=K, seed=0).fit(split, Path(folder) / "run")
-        model.run.pick(gini=0.7)
-        order = np.argsort(split.test.times, kind="stable")
-        order = order[np.linspace(0, len(order) - 1, min(6000, len(order))).astype(int)]
-        for way in ("ledger", "static", "none"):
-            engine = Engine(Path(folder) / "run", Options(horizon=len(order)))
-            coverage, gini, distances = played(engine, split.test.users[order], way, new)
-            error = 1.96 * np.std(distances, ddof=1) / np.sqrt(len(distances))
-            told = f"{np.mean(distances):.4f} ± {error:.4f}"
-            print(f"| {name}: {len(order):,} | {way} | {coverage:.4f} | {gini:.3f} | {told} |", flush=True)
-
-
-def played(engine: Any, users: Any, way: str, new: bool) -> tuple[float, float, list[float]]:
-    """Coverage and Gini over the horizon, and the distance from hindsight, of quarters of the requests apart."""
-    from divmf.ranking.metrics import gini
-    from divmf.serve.engine import Asked
-    from divmf.serve.hindsight import hindsight
-
-    if new:
-        rng = np.random.default_rng(0)
-        count = len(engine.items) // 10
-        similar = [rng.integers(0, engine.n_trained, 5) for _ in range(count)]
-        engine.add_items([f"new{number}" for number in range(count)], similar, np.ones(count))
-    static = engine.ledger.now().copy()
-    pages = np.full((len(users), K), -1, dtype=np.int32)
-    tastes, out = [], []
-    for number, user in enumerate(users.tolist()):
-        given = {"ledger": None, "static": static, "none": np.zeros_like(static)}[way]
-        asked = Asked(K, user, discount=given)
-        page, taste = engine.answer(asked)
-        engine.count(page, taste)
-        pages[number, : len(page.items)] = page.items
-        tastes.append(taste)
-        out.append(engine.left_out(asked))
-    counts = engine.ledger.shown
-    covered = float((counts > 0).sum() / min(len(counts), counts.sum()))
-    whole = hindsight(engine.people, tastes, out, pages, engine.ledger.terms)
-    rng = np.random.default_rng(0)
-    spread = [whole.distance]
-    for part in np.array_split(rng.permutation(len(users)), 4):
-        made = hindsight(
-            engine.people, [tastes[row] for row in part], [out[row] for row in part], pages[part], engine.ledger.terms
-        )
-        spread.append(made.distance)
-    return covered, gini(counts), [whole.distance + each - np.mean(spread[1:]) for each in spread[1:]]
 
 
 if __name__ == "__main__":
