@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from divmf.serve.store import Document, Event, Outcome, Showing, Snapshot, StoreDown
+from divmf.serve.store import Document, Event, Limit, Limits, Outcome, Showing, Snapshot, StoreDown
 from divmf.serve.stores import open_store
 from divmf.serve.writer import Writer
 
@@ -176,3 +176,31 @@ def test_a_url_that_names_no_store_is_refused_without_its_password(url: str, mat
     with pytest.raises(ValueError, match=match) as error:
         open_store(url)
     assert "secret" not in str(error.value)
+
+
+def ruled(*items: str, totals: dict[str, int], version: str = "v1") -> Showing:
+    return Showing(items, "ann", 1.5, "w", None, version, tuple(totals.items()))
+
+
+def test_limits_of_totals_hold_exactly_and_showings_under_other_rules_are_refused(store_url: str) -> None:
+    store = open_store(store_url)
+    store.write([showing("a"), showing("b")])  # before there are rules
+    seller, fifth = Limit(3, 0.0, ("a", "b")), Limit(None, 0.2, ("c",))
+    store.write([Limits("v1", {"seller 'A'": seller, "seller 'C'": fifth})])
+    assert store.totals() == {"seller 'A'": (2, 0), "seller 'C'": (0, 0)}
+    assert store.write([showing("a")])[0].stale
+    over = store.write([ruled("a", "b", totals={"seller 'A'": 2})])[0]
+    assert (over.over, over.kept) == (("seller 'A'",), False)
+    assert store.counts() == {"a": 1, "b": 1}  # nothing of it was kept
+    assert store.write([ruled("c", "d", "e", "f", totals={"seller 'C'": 1})])[0].over == ("seller 'C'",)  # 1 of 4
+    assert store.write([ruled("c", "d", "e", "f", "g", totals={"seller 'C'": 1})])[0].kept  # 1 of 5
+    assert store.write([ruled("a", totals={"seller 'A'": 1})])[0].kept
+    assert store.totals() == {"seller 'A'": (3, 6), "seller 'C'": (1, 6)}
+    store.write([Limits("v2", {"seller 'A'": seller._replace(cap=4), "seller 'C'": fifth})])
+    assert store.write([ruled("d", totals={})])[0].stale
+    assert store.totals() == {"seller 'A'": (3, 0), "seller 'C'": (1, 6)}  # a limit that stays goes on counting
+    both = [ruled("a", totals={"seller 'A'": 1}, version="v2") for _ in range(2)]
+    assert [outcome.kept for outcome in store.write(both)] == [True, False]
+    store.write([Limits("v3", {})])
+    assert store.totals() == {}
+    store.close()

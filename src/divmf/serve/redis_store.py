@@ -12,17 +12,35 @@ from urllib.parse import parse_qs, urlsplit
 import redis
 
 from divmf.engine.masking import masked
-from divmf.serve.store import Document, Entry, Event, Outcome, Showing, Snapshot, StoreDown
+from divmf.serve.store import Document, Entry, Event, Limits, Outcome, Showing, Snapshot, StoreDown
 
 REMEMBERED = 86_400  # seconds for which the name of a request is known
-# a showing: refused with its full items, or repeated, or counted
+# a showing: refused as stale, with its full items or totals, or repeated, or counted
 SHOW = """
-local shown, capacity, stream, named = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local shown, capacity, stream, named, limits, totals = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local items = cjson.decode(ARGV[1])
 if ARGV[2] ~= '' then
   local before = redis.call('GET', named)
   if before then return {tonumber(before), 1} end
 end
+local version = redis.call('HGET', limits, '')
+if version and version ~= ARGV[5] then return {0, 2} end
+local slots = tonumber(redis.call('HGET', totals, '') or '0') + #items
+local counted, over = {}, {}
+if version then
+  counted = cjson.decode(ARGV[6])
+  for _, pair in ipairs(counted) do
+    local limit = redis.call('HGET', limits, pair[1])
+    if limit then
+      local cap, share, since = unpack(cjson.decode(limit))
+      local after = tonumber(redis.call('HGET', totals, pair[1]) or '0') + pair[2]
+      if (cap >= 0 and after > cap) or (share > 0 and after > share * (slots - since) + 1e-6) then
+        table.insert(over, pair[1])
+      end
+    end
+  end
+end
+if #over > 0 then return {0, 3, unpack(over)} end
 local full = {}
 for _, item in ipairs(items) do
   local limit = redis.call('HGET', capacity, item)
@@ -30,6 +48,8 @@ for _, item in ipairs(items) do
 end
 if #full > 0 then return {0, 0, unpack(full)} end
 for _, item in ipairs(items) do redis.call('HINCRBY', shown, item, 1) end
+if version then redis.call('HINCRBY', totals, '', #items) end
+for _, pair in ipairs(counted) do redis.call('HINCRBY', totals, pair[1], pair[2]) end
 local number = redis.call('INCR', stream .. ':number')
 redis.call('XADD', stream, number .. '-0', 'row', ARGV[3])
 if ARGV[2] ~= '' then redis.call('SET', named, number, 'EX', tonumber(ARGV[4])) end
@@ -47,6 +67,29 @@ elseif ARGV[3] ~= '' then redis.call('HSET', KEYS[3], ARGV[4], ARGV[3]) end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('ZADD', KEYS[2], number, ARGV[1])
 return {number, 0}
+"""
+LIMIT = """
+local shown, limits, totals = KEYS[1], KEYS[2], KEYS[3]
+local wanted, before = cjson.decode(ARGV[2]), redis.call('HGETALL', limits)
+local slots, same = tonumber(redis.call('HGET', totals, '') or '0'), {}
+for at = 1, #before, 2 do
+  local name = before[at]
+  if name ~= '' then
+    local cap, share = unpack(cjson.decode(before[at + 1]))
+    if wanted[name] and wanted[name][1] == cap and wanted[name][2] == share then same[name] = true
+    else redis.call('HDEL', limits, name); redis.call('HDEL', totals, name) end
+  end
+end
+redis.call('HSET', limits, '', ARGV[1])
+for name, limit in pairs(wanted) do
+  if not same[name] then
+    local count = 0
+    for _, item in ipairs(limit[3]) do count = count + tonumber(redis.call('HGET', shown, item) or '0') end
+    redis.call('HSET', limits, name, cjson.encode({limit[1], limit[2], slots}))
+    redis.call('HSET', totals, name, count)
+  end
+end
+return {0, 0}
 """
 KEEP = """
 redis.call('HSET', KEYS[1], 'data', ARGV[1], 'showing', redis.call('GET', KEYS[2] .. ':number') or '0')
@@ -104,8 +147,10 @@ class RedisStore:
     def _add(self, batch: Any, entry: Entry) -> None:
         if isinstance(entry, Showing):
             row = json.dumps([entry.items, entry.person, entry.at, entry.worker, entry.request])
-            keys = [self._key(name) for name in ("shown", "capacity", "showings", f"request:{entry.request}")]
-            values = [json.dumps(entry.items), entry.request or "", row, REMEMBERED]
+            named = f"request:{entry.request}"
+            keys = [self._key(name) for name in ("shown", "capacity", "showings", named, "limits", "totals")]
+            values = [json.dumps(entry.items), entry.request or "", row, REMEMBERED, entry.rules,
+                      json.dumps(entry.totals)]  # fmt: skip
             self._scripts["show"](keys, values, client=batch)
         elif isinstance(entry, Event):
             row = json.dumps([entry.person, entry.item, entry.kind, entry.at, entry.worker])
@@ -116,6 +161,13 @@ class RedisStore:
             keys = [self._key(name) for name in ("documents", "documents:order", "capacity")]
             values = [json.dumps([entry.kind, entry.name]), row, capacity, entry.name]
             self._scripts["describe"](keys, values, client=batch)
+        elif isinstance(entry, Limits):
+            wanted = {
+                name: [-1 if cap is None else cap, share, [] if cap is None else members]
+                for name, (cap, share, members) in entry.limits.items()
+            }
+            keys = [self._key(name) for name in ("shown", "limits", "totals")]
+            self._scripts["limit"](keys, [entry.version, json.dumps(wanted)], client=batch)
         else:
             self._scripts["keep"]([self._key("snapshot"), self._key("showings")], [entry.data], client=batch)
 
@@ -151,6 +203,13 @@ class RedisStore:
         found = self._read("hgetall", self._key("shown"))
         return {item.decode(): int(count) for item, count in found.items()}
 
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Of each total that is limited: how often it was shown, and how many slots there were since it is limited."""
+        shown = {name.decode(): int(count) for name, count in self._read("hgetall", self._key("totals")).items()}
+        limits = {name.decode(): row for name, row in self._read("hgetall", self._key("limits")).items() if name}
+        slots = shown.get("", 0)
+        return {name: (shown.get(name, 0), slots - int(json.loads(row)[2])) for name, row in limits.items()}
+
     def snapshot(self) -> Snapshot | None:
         """The last snapshot."""
         found = self._read("hgetall", self._key("snapshot"))
@@ -165,10 +224,13 @@ class RedisStore:
         self._database.close()
 
 
-SCRIPTS = {"show": SHOW, "meet": MEET, "describe": DESCRIBE, "keep": KEEP}
+SCRIPTS = {"show": SHOW, "meet": MEET, "describe": DESCRIBE, "limit": LIMIT, "keep": KEEP}
+COUNTED, REPEATED, STALE, OVER = 0, 1, 2, 3
 
 
 def outcome(answer: Any) -> Outcome:
     """What a script says became of an entry."""
-    number, repeated, *full = answer
-    return Outcome(int(number), tuple(item.decode() for item in full), bool(repeated))
+    number, said, *names = answer
+    named = tuple(name.decode() for name in names)
+    full, over = ((), named) if said == OVER else (named, ())
+    return Outcome(int(number), full, said == REPEATED, over, said == STALE)

@@ -11,12 +11,14 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from divmf.engine.masking import masked
-from divmf.serve.store import Document, Entry, Event, Outcome, Showing, Snapshot, StoreDown
+from divmf.serve.store import Document, Entry, Event, Limits, Outcome, Showing, Snapshot, StoreDown
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS divmf_showings (
   seq {serial}, at {real}, worker TEXT NOT NULL, person TEXT, request TEXT UNIQUE, items TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS divmf_exposure (item TEXT PRIMARY KEY, shown BIGINT NOT NULL, capacity BIGINT);
+CREATE TABLE IF NOT EXISTS divmf_totals (
+  name TEXT PRIMARY KEY, shown BIGINT NOT NULL, cap BIGINT, share {real} NOT NULL, since BIGINT NOT NULL, version TEXT);
 CREATE TABLE IF NOT EXISTS divmf_events (
   seq {serial}, at {real}, worker TEXT NOT NULL, person TEXT NOT NULL, item TEXT NOT NULL, kind TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS divmf_documents (
@@ -42,6 +44,24 @@ LIMIT = """
 INSERT INTO divmf_exposure (item, shown, capacity) VALUES (?, 0, ?)
 ON CONFLICT (item) DO UPDATE SET capacity = excluded.capacity
 """
+# the row without a name counts the slots of all pages, and says which rules hold
+RULED = "SELECT version FROM divmf_totals WHERE name = ''"
+SLOTS = "UPDATE divmf_totals SET shown = shown + ? WHERE name = ''"
+AFTER = "shown + CAST(pair.value AS BIGINT)"
+FITS = f"""(cap IS NULL OR {AFTER} <= cap) AND
+  (share = 0 OR {AFTER} <= share * ((SELECT shown FROM divmf_totals WHERE name = '') - since) + 1e-6)"""
+ADD = f"""
+UPDATE divmf_totals SET shown = {AFTER} FROM {{pairs}} WHERE name = pair.key AND {FITS}
+"""
+OVER = f"SELECT name FROM divmf_totals, {{pairs}} WHERE name = pair.key AND NOT ({FITS})"
+RULE = """
+INSERT INTO divmf_totals (name, shown, share, since, version) VALUES ('', 0, 0, 0, ?)
+ON CONFLICT (name) DO UPDATE SET version = excluded.version
+"""
+CAP = """
+INSERT INTO divmf_totals (name, shown, cap, share, since) VALUES (?, (SELECT COALESCE(SUM(shown), 0) FROM divmf_exposure
+  WHERE item IN (SELECT value FROM {array})), ?, ?, (SELECT shown FROM divmf_totals WHERE name = ''))
+"""
 KEEP = """
 INSERT INTO divmf_snapshots (name, showing, data)
 VALUES ('ledger', (SELECT COALESCE(MAX(seq), 0) FROM divmf_showings), ?)
@@ -55,26 +75,28 @@ class Dialect:
 
     types: Mapping[str, str]
     array: str
+    pairs: str
     mark: str
     begin: tuple[str, ...]
 
     def say(self, statement: str) -> str:
         """A statement in this dialect."""
-        for name, text in {"array": self.array, **self.types}.items():
+        for name, text in {"array": self.array, "pairs": self.pairs, **self.types}.items():
             statement = statement.replace(f"{{{name}}}", text)
         return statement.replace("?", self.mark)
 
 
 SQLITE = Dialect(
-    {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "real": "REAL", "bytes": "BLOB"}, "json_each(?)", "?",
-    ("BEGIN IMMEDIATE",),
+    {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "real": "REAL", "bytes": "BLOB"}, "json_each(?)",
+    "json_each(?) AS pair", "?", ("BEGIN IMMEDIATE",),
 )  # fmt: skip
 # the lock makes the order of numbers that of commits, so that nobody who reads what comes after a number misses one
 POSTGRESQL = Dialect(
     {
         "serial": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "real": "DOUBLE PRECISION", "bytes": "BYTEA",
     },
-    "jsonb_array_elements_text(?::jsonb) AS value", "%s", ("BEGIN", "SELECT pg_advisory_xact_lock(7297613)"),
+    "jsonb_array_elements_text(?::jsonb) AS value", "jsonb_each_text(?::jsonb) AS pair", "%s",
+    ("BEGIN", "SELECT pg_advisory_xact_lock(7297613)"),
 )  # fmt: skip
 
 
@@ -154,7 +176,23 @@ class SqlStore:
                 self._run(database, LIMIT, (entry.name, limit))
             values = (entry.kind, entry.name, entry.text, entry.capacity)
             return Outcome(self._run(database, DESCRIBE, values).fetchone()[0])
+        if isinstance(entry, Limits):
+            return self._limit(database, entry)
         self._run(database, KEEP, (entry.data,))
+        return Outcome()
+
+    def _limit(self, database: Any, entry: Limits) -> Outcome:
+        """Set the limits; those that stay as they were go on counting."""
+        self._run(database, RULE, (entry.version,))
+        there = self._run(database, "SELECT name, cap, share FROM divmf_totals WHERE name <> ''").fetchall()
+        limits = entry.limits
+        same = {name for name, *was in there if name in limits and limits[name][:2] == tuple(was)}
+        for name in {name for name, *_ in there} - same:
+            self._run(database, "DELETE FROM divmf_totals WHERE name = ?", (name,))
+        for name in limits.keys() - same:
+            cap, share, members = limits[name]
+            counted = json.dumps(members if cap is not None else [])
+            self._run(database, CAP, (name, counted, cap, share))
         return Outcome()
 
     def _show(self, database: Any, showing: Showing) -> Outcome:
@@ -163,8 +201,19 @@ class SqlStore:
             asked = self._run(database, "SELECT seq FROM divmf_showings WHERE request = ?", (showing.request,))
             if (found := asked.fetchone()) is not None:
                 return Outcome(found[0], repeated=True)
-        items = json.dumps(showing.items)
+        version = self._run(database, RULED).fetchone()
+        if version is not None and version[0] != showing.rules:
+            return Outcome(stale=True)
+        items, totals = json.dumps(showing.items), json.dumps(dict(showing.totals))
         database.execute("SAVEPOINT one")
+        if version is not None:
+            self._run(database, SLOTS, (len(showing.items),))
+        if showing.totals and self._run(database, ADD, (totals,)).rowcount < len(showing.totals):
+            over = self._run(
+                database, OVER, (totals,)
+            ).fetchall()  # those counted are seen twice, and may be named, too
+            database.execute("ROLLBACK TO one")
+            return Outcome(over=tuple(row[0] for row in over))
         counted = self._run(database, COUNT, (items,)).rowcount
         if counted < len(showing.items):
             database.execute("ROLLBACK TO one")
@@ -201,6 +250,12 @@ class SqlStore:
     def counts(self) -> dict[str, int]:
         """How often each item was shown."""
         return dict(tuple(row) for row in self._read("SELECT item, shown FROM divmf_exposure"))
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Of each total that is limited: how often it was shown, and how many slots there were since it is limited."""
+        rows = self._read("SELECT name, shown, since FROM divmf_totals")
+        slots = {name: shown for name, shown, _ in rows}.get("", 0)
+        return {name: (shown, slots - since) for name, shown, since in rows if name}
 
     def snapshot(self) -> Snapshot | None:
         """The last snapshot."""

@@ -15,6 +15,7 @@ class Showing:
 
     items     ids as text, in order
     request   a name that the caller gave: the same one is counted once
+    rules     the version of the rules that the page keeps; totals: its showings of each total that these limit
     """
 
     items: tuple[str, ...]
@@ -22,6 +23,8 @@ class Showing:
     at: float
     worker: str
     request: str | None = None
+    rules: str = ""
+    totals: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,17 +59,45 @@ class Snapshot:
     showing: int = 0
 
 
-Entry = Showing | Event | Document | Snapshot
+class Limit(NamedTuple):
+    """How many showings a total may have: at most `cap` since the store began, or at most a share of all slots since
+    the limit was set; members are the items whose showings so far count towards the cap.
+    """
+
+    cap: int | None
+    share: float
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """All totals that are limited from now on, by name; a limit that stays as it was keeps its count.
+
+    version   showings that were made under another one are refused
+    """
+
+    version: str
+    limits: Mapping[str, Limit]
+
+
+Entry = Showing | Event | Document | Snapshot | Limits
 
 
 class Outcome(NamedTuple):
-    """What became of an entry: the number it got, the items that were full (then nothing of it was kept), or repeated:
-    a showing with this name was counted before.
+    """What became of an entry: the number it got; the items or the totals that were full, or stale: made under other
+    rules (then nothing of it was kept); or repeated: a showing with this name was counted before.
     """
 
     number: int = 0
     full: tuple[str, ...] = ()
     repeated: bool = False
+    over: tuple[str, ...] = ()
+    stale: bool = False
+
+    @property
+    def kept(self) -> bool:
+        """Whether the entry was taken."""
+        return not (self.full or self.over or self.stale)
 
 
 class Store(Protocol):
@@ -86,6 +117,9 @@ class Store(Protocol):
 
     def counts(self) -> Mapping[str, int]:
         """How often each item was shown."""
+
+    def totals(self) -> Mapping[str, tuple[int, int]]:
+        """Of each total that is limited: how often it was shown, and how many slots there were since it is limited."""
 
     def snapshot(self) -> Snapshot | None:
         """The last snapshot."""
