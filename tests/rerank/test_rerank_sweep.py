@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy import sparse
 from divmf.models.mf import MF
 from divmf.ranking.metrics import coverage, entropy, gini, measure
 from divmf.rerank import METHODS, bayes_rule, kwon, lowest_scores, sweep
-from divmf.rerank.sweep import unseen
+from divmf.rerank.sweep import sweep_points, unseen
 
 
 def test_a_sweep_is_one_point_a_value_with_both_parts_measured():
@@ -42,6 +43,34 @@ def test_a_sweep_takes_its_own_grid_and_settings():
     split = market_split()
     lists = kwon(market(), 5, t_r=0.5, ranking="popularity", train=split.train)
     assert curve.points[1].valid == measure(lists, split.valid.matrix, split.train.popularity, 5)
+
+
+@pytest.mark.parametrize("name", ["kwon", "karakaya", "popcon", "market"])
+def test_lists_are_chosen_once_for_either_order(name):
+    runs = []
+
+    @wraps(METHODS[name].function)
+    def counted(*args, **settings):
+        runs.append(settings["order"])
+        return METHODS[name].function(*args, **settings)
+
+    method, known, orders = replace(METHODS[name], function=counted), {}, ({}, {"order": "method"}, {"order": "score"})
+    grid = (method.grid[0], method.grid[-1])
+    together = [
+        list(sweep_points(market(), method, market_split(), 5, grid=grid, settings=each, known=known))
+        for each in orders
+    ]
+    assert runs == ["method"] * 2 * len(grid)
+    for settings, points in zip(orders, together, strict=True):
+        for value, point in zip(grid, points, strict=True):
+            for part, seen, held in (
+                ("valid", None, market_split().valid),
+                ("test", market_split().seen, market_split().test),
+            ):
+                wide = market() if seen is None else unseen(market(), seen)
+                lists = METHODS[name].run(wide, 5, settings | {method.knob: value}, market_split().train, 0)
+                expected = measure(lists, held.matrix, market_split().train.popularity, 5)
+                assert getattr(point, part) == expected
 
 
 def test_candidates_made_without_the_validation_items_are_refused():

@@ -17,6 +17,7 @@ from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import METRICS, found_in, measure
 from divmf.ranking.retrieval import blocks
+from divmf.rerank.candidates import in_order
 from divmf.rerank.registry import Method, find_method
 
 if TYPE_CHECKING:
@@ -56,12 +57,14 @@ def sweep_points(
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     lowest: Mapping[str, Array] | None = None,
+    known: "Known | None" = None,
 ) -> Iterator[Point]:
     """The points of a method's curve, one at a time; `epoch` is the position in the grid, `knob` the value.
 
     candidates: with the users' training items taken out, not those held out for validation. Lists for the
     validation are made of them as they are, lists for the test without what is known by then: two runs a point.
     lowest: of the model that made them, what `lowest_of_parts` gives
+    known: lists of these candidates that other sweeps of the method with the same k and seed have made, and made here
     """
     method = find_method(method) if isinstance(method, str) else method
     candidates = candidates.aligned(split.user_ids, split.item_ids)
@@ -72,16 +75,33 @@ def sweep_points(
             " training items taken out"
         )
     held_out = {"valid": split.valid.matrix, "test": split.test.matrix}
+    known = {} if known is None else known
     for epoch, value in enumerate(method.grid if grid is None else grid):
-        start = perf_counter()
-        chosen = {**(settings or {}), method.knob: value}
-        lists = {
-            part: method.run(wide, k, chosen, split.train, seed, None if lowest is None else lowest[part])
-            for part, wide in parts.items()
-        }
-        seconds = perf_counter() - start
+        chosen, order = chosen_by({**(settings or {}), method.knob: value}, method)
+        key = tuple(sorted(chosen.items()))
+        if key not in known:
+            start = perf_counter()
+            made = {
+                part: method.run(wide, k, chosen, split.train, seed, None if lowest is None else lowest[part])
+                for part, wide in parts.items()
+            }
+            known[key] = made, perf_counter() - start
+        lists, seconds = known[key]
+        if order == "score":
+            lists = {part: in_order(each) for part, each in lists.items()}
         measures = {part: measure(lists[part], held_out[part], split.train.popularity, k) for part in parts}
         yield Point(method.name, epoch, measures["valid"], measures["test"], knob=float(value), seconds=seconds)
+
+
+# lists for the validation and for the test by the settings that chose them, and the seconds that took
+Known = dict[tuple[tuple[str, Any], ...], tuple[Mapping[str, TopK], float]]
+
+
+def chosen_by(settings: Mapping[str, Any], method: Method) -> tuple[dict[str, Any], str]:
+    """The settings that decide which items are in a list, and the order they are then put in."""
+    if (field := method.settings.model_fields.get("order")) is None:
+        return dict(settings), "method"
+    return {**settings, "order": "method"}, str(settings.get("order", field.default))
 
 
 def diversity_points(

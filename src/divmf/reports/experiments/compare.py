@@ -5,6 +5,7 @@ The knob of each method is chosen on validation, separately for each metric and 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import Estimate, compare, evaluate, measure
 from divmf.rerank import METHODS, Method
-from divmf.rerank.sweep import grid_place, knob_between, lowest_of_parts, sweep_points, unseen
+from divmf.rerank.sweep import Known, grid_place, knob_between, lowest_of_parts, sweep_points, unseen
 from divmf.train.market import refine
 from divmf.train.runs import Run
 
@@ -109,16 +110,15 @@ def rival_of(
     """A reranker's curve over its grid, for each of its variants, refined where the losses of interest are crossed."""
     points: list[Point] = []
     settings: list[Mapping[str, Any]] = []
+    sweep = partial(sweep_points, candidates, method, split, k, seed=seed, lowest=lowest, known=Known())
     for variant in method.variants:
-        made = list(sweep_points(candidates, method, split, k, settings=variant, seed=seed, lowest=lowest))
+        made = list(sweep(settings=variant))
         for loss in LOSSES:
             for _ in range(REFINEMENTS):
                 between = crossing(made, loss, whole=method.counts)
                 if between is None:
                     break
-                made += sweep_points(
-                    candidates, method, split, k, grid=[between], settings=variant, seed=seed, lowest=lowest
-                )
+                made += sweep(grid=[between], settings=variant)
         made.sort(key=lambda point: grid_place(point.knob, method.grid))
         points += made
         settings += [variant] * len(made)

@@ -21,7 +21,7 @@ from divmf.ranking.retrieval import recommend
 from divmf.reports.experiments.compare import crossing
 from divmf.reports.experiments.recipe import Sweep
 from divmf.rerank import METHODS
-from divmf.rerank.sweep import grid_place, lowest_of_parts, sweep_points
+from divmf.rerank.sweep import Known, grid_place, lowest_of_parts, sweep_points
 from divmf.train.fitting import fit
 from divmf.train.identity import fingerprint_of_model
 from divmf.train.market import refine
@@ -54,7 +54,7 @@ class Lab:
     def trained(self, config: TrainConfig, base: Run, losses: list[float]) -> Points:
         """The curve of a run from the base model, or from nothing if its schedule is not sequential.
 
-        Prices get points where the losses are just met, as rerankers do.
+        The market gets points where the losses are just met, as rerankers do.
         """
         start = base_model(base) if config.schedule == "sequential" else None
         key = self.key(asdict(config) | {"start": None if start is None else fingerprint_of_model(start)})
@@ -73,14 +73,14 @@ class Lab:
         if (known := self.known(key)) is not None:
             return known
         wide, lowest = candidates(base, self.split, width), lowest_of_parts(base_model(base), self.split)
-        points: list[Point] = []
+        points, made = list[Point](), Known()
         for variant in sweep.variants:
-            points += yield from self.variant(wide, lowest, name, sweep, variant, base.config, losses)
+            points += yield from self.variant(wide, lowest, name, sweep, variant, base.config, losses, made)
         return self.keep(key, Curve(tuple(points)))
 
     def variant(
         self, wide: TopK, lowest: Mapping[str, Array], name: str, sweep: Sweep, settings: Mapping[str, Any],
-        config: TrainConfig, losses: list[float],
+        config: TrainConfig, losses: list[float], known: Known,
     ) -> Generator[Point, None, list[Point]]:  # fmt: skip
         """One variant of a reranker, from its neutral end to its strongest."""
         method = replace(METHODS[name], grid=tuple(sweep.grid))
@@ -88,11 +88,11 @@ class Lab:
 
         def run(grid: list[float]) -> list[Point]:
             values = [int(value) if whole else value for value in grid]
-            return list(
-                sweep_points(
-                    wide, method, self.split, config.k, grid=values, settings=settings, seed=config.seed, lowest=lowest
-                )
-            )
+            found = sweep_points(
+                wide, method, self.split, config.k, grid=values, settings=settings, seed=config.seed, lowest=lowest,
+                known=known,
+            )  # fmt: skip
+            return list(found)
 
         points: list[Point] = []
         for value in sweep.grid:
