@@ -1,7 +1,7 @@
 """All metrics of a million users' lists of ten, against irspack's evaluator on the same lists.
 
 irspack reads dense scores, not lists: it is given rows in which the listed items stand highest. Its time grows with the
-catalogue, ours does not, so it gets a small one; making the rows is measured apart and taken off its time.
+catalog, ours does not, so it gets a small one; making the rows is measured apart and taken off its time.
 """
 
 from collections.abc import Iterator

@@ -320,8 +320,8 @@ def test_with_candidates_and_a_test_the_page_says_what_reranking_costs(divmf: An
         (["-o", "{folder}/none/report.html"], "there is no folder"),
         (["--replace", "lots"], "--replace lots is not a share; write 5% or 0.05"),
         (["--catalog", "{lists}"], "2 items (such as"),
-        (["--train", "{folder}/bad.csv"], "train knows none of the catalogue's 8 items"),
-        (["--test", "{folder}/bad.csv"], "bad.csv: 1 items (such as 'zzz') are not in the catalogue"),
+        (["--train", "{folder}/bad.csv"], "train knows none of the catalog's 8 items"),
+        (["--test", "{folder}/bad.csv"], "bad.csv: 1 items (such as 'zzz') are not in the catalog"),
     ],
 )  # fmt: skip
 def test_a_wrong_call_is_one_line_that_says_how_to_mend_it(
@@ -352,7 +352,7 @@ def test_rows_without_score_or_rank_rank_as_they_stand(divmf: Any, tmp_path: Pat
     assert sorted(shown["item_id"]) == ["a", "c"]
 
 
-def test_movielens_titles_are_read_as_a_catalogue(divmf: Any, tmp_path: Path) -> None:
+def test_movielens_titles_are_read_as_a_catalog(divmf: Any, tmp_path: Path) -> None:
     (tmp_path / "movies.dat").write_bytes(
         "1::Misérables, Les (1995)::Drama\n2::Heat (1995)::Action\n".encode("latin-1")
     )

@@ -448,7 +448,7 @@ def test_evaluate_names_the_file_that_is_wrong_and_counts_users_without_a_list(d
     assert done.json["hit"] == pytest.approx(1 / 3)
     assert call("user_id,item_id\n1,1\n").err == ""
     for text, says in [
-        ("user_id,item_id\n1,9\n", "1 items (such as 9) are not in the catalogue of 3"),
+        ("user_id,item_id\n1,9\n", "1 items (such as 9) are not in the catalog of 3"),
         ("user_id,item_id\nann,1\n", "ids are"),
         ("user_id,item_id\n1,x\n", "ids are"),
     ]:
@@ -482,7 +482,7 @@ def test_rerank_with_a_run_scales_over_all_that_its_users_have_not_met(divmf: An
     assert not found["with"].equals(found["without"])
 
 
-def test_rerank_says_once_that_lists_are_short_and_refuses_those_longer_than_the_catalogue(
+def test_rerank_says_once_that_lists_are_short_and_refuses_those_longer_than_the_catalog(
     divmf: Any, tmp_path: Path
 ) -> None:
     wide = write(tmp_path / "wide.csv", "user_id,item_id,score\n1,1,3\n1,2,2\n2,3,1\n")

@@ -46,7 +46,7 @@ RAW = {  # small files of the true formats, and the interactions in them
 
 
 def put_raw(name: str, folder) -> None:
-    """The small raw file of a data set, packed as its publisher packs it."""
+    """The small raw file of a dataset, packed as its publisher packs it."""
     row, (data, _) = KNOWN[name], RAW[name]
     path = folder / row.archive
     if path.suffix == ".zip":
@@ -129,9 +129,9 @@ def test_a_data_set_that_is_not_there_says_how_to_get_it(data_directory):
             ValueError, match=r"ask for it at https://www.yelp.com/dataset, then put yelp_academic_data"
         ):
             ask("yelp")
-    with pytest.raises(ValueError, match=r"there is no data set 'epinion' .did you mean 'epinions'"):
+    with pytest.raises(ValueError, match=r"there is no dataset 'epinion' .did you mean 'epinions'"):
         load("epinion")
-    with pytest.raises(ValueError, match="there is no data set 'nothing'; the known ones are ml-100k, ml-1m"):
+    with pytest.raises(ValueError, match="there is no dataset 'nothing'; the known ones are ml-100k, ml-1m"):
         fetch("nothing")
 
 
@@ -372,8 +372,8 @@ def test_a_folder_named_like_a_data_set_does_not_hide_it(data_directory, monkeyp
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ("ml1m", {}, "ml1m: there is no such file or data set .did you mean 'ml-1m'.*; give a file .CSV.*database URI"),
-        ("nowhere.csv", {}, "nowhere.csv: there is no such file or data set; give a file"),
+        ("ml1m", {}, "ml1m: there is no such file or dataset .did you mean 'ml-1m'.*; give a file .CSV.*database URI"),
+        ("nowhere.csv", {}, "nowhere.csv: there is no such file or dataset; give a file"),
         ("synthetic:many", {}, "'synthetic:many' is not understood; write synthetic:USERSxITEMSxINTERACTIONS"),
         ("synthetic:9x9", {}, "'synthetic:9x9' is not understood"),
         ("synthetic", {"user": "u"}, "the columns of 'synthetic' are known; leave user, item and time out"),

@@ -252,6 +252,21 @@ def test_a_rho_is_solved_for_exactly_and_only_once(market: divmf.DivMF) -> None:
     assert len(market.curve) == n_points + 1
 
 
+def test_choosing_computes_nothing_and_refining_adds_the_points_that_at_takes(split: divmf.Split) -> None:
+    model = replace(MARKET).fit(split)
+    points = model.curve.points
+    coarse = model.choose(ndcg_drop=0.07)
+    assert model.curve.points == points
+    assert coarse.point in points
+    assert model.refine(ndcg_drop=0.07) is model
+    assert len(model.curve) > len(points)
+    fine = model.choose(ndcg_drop=0.07)
+    assert fine.point.valid["gini"] <= coarse.point.valid["gini"]
+    assert np.array_equal(fine.lists().items, model.at(ndcg_drop=0.07).lists().items)
+    with pytest.raises(ValueError, match="exactly one of"):
+        model.refine(gini=0.5, coverage=0.5)
+
+
 def test_choices_that_need_no_point_in_between_add_none(market: divmf.DivMF) -> None:
     points = market.curve.points
     market.at("knee")

@@ -257,7 +257,7 @@ def test_no_recommendations_at_all_have_numbers(items, n_items):
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_catalogue_of_one_item_is_covered_even_and_certain():
+def test_a_catalog_of_one_item_is_covered_even_and_certain():
     found = measure(lists_of([[0], [0]], 1), held([[0], []], 1), np.array([3]))
     assert found == {
         "ndcg": 1, "hit": 1, "coverage": 1, "entropy": 0, "gini": 0, "popularity": 3, "head_share": 1, "tail_share": 0
@@ -266,12 +266,12 @@ def test_a_catalogue_of_one_item_is_covered_even_and_certain():
 
 def test_what_does_not_fit_is_an_error_that_says_so():
     lists = lists_of([[0, 5]], 3)
-    with pytest.raises(ValueError, match="item number 5 is outside the catalogue of 3 items"):
+    with pytest.raises(ValueError, match="item number 5 is outside the catalog of 3 items"):
         measure(lists, nothing_held(lists))
     lists = lists_of([[0, 2]], 3)
     with pytest.raises(ValueError, match=r"held_out is \(2, 3\); for these lists it must be \(1, 3\)"):
         measure(lists, held([[0], [1]], 3))
-    with pytest.raises(ValueError, match=r"popularity is \(2,\); for this catalogue it must be \(3,\)"):
+    with pytest.raises(ValueError, match=r"popularity is \(2,\); for this catalog it must be \(3,\)"):
         measure(lists, nothing_held(lists), np.ones(2))
     with pytest.raises(ValueError, match="k=0 is not the length of a list"):
         measure(lists, nothing_held(lists), k=0)
@@ -361,7 +361,7 @@ def test_lists_of_strangers_or_of_foreign_items_are_errors(split):
     with pytest.raises(ValueError, match="that the data does not know"):
         evaluate(lists, split)
     lists = TopK.from_arrays([[0]], [[1.0]], [0], [10**6])
-    with pytest.raises(ValueError, match="are not in the catalogue of 60 items"):
+    with pytest.raises(ValueError, match="are not in the catalog of 60 items"):
         evaluate(lists, split)
 
 

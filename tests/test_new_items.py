@@ -85,9 +85,9 @@ def test_what_is_told_of_new_items_is_checked(split: Split, caplog: pytest.LogCa
     old, user = split.item_ids[0], split.user_ids[0]
     new, other = "zz-new", "nobody"
     for given, said in (
-        ({old: [split.item_ids[1]]}, "is in the catalogue already"),
+        ({old: [split.item_ids[1]]}, "is in the catalog already"),
         ({new: []}, "at least one item that it is like"),
-        ({new: [new]}, "which is not in the catalogue"),
+        ({new: [new]}, "which is not in the catalog"),
         (pl.DataFrame({"item_id": [new]}), "new items need rows of item_id and like"),
         (pl.DataFrame({"item_id": [new], "user_id": [other]}), "nothing is known of"),
     ):

@@ -32,7 +32,7 @@ def test_movielens_1m_under_the_honest_protocol(real: Callable[[str], Path]) -> 
     assert chosen.valid["gini"] <= 0.84
 
 
-def test_epinions_15_reaches_nearly_the_whole_catalogue(real: Callable[[str], Path]) -> None:
+def test_epinions_15_reaches_nearly_the_whole_catalog(real: Callable[[str], Path]) -> None:
     split = divmf.Interactions.read(real("epinions.parquet")).k_core(15).leave_one_out(seed=0)
     assert (split.n_users, split.n_items) == (5531, 4287)
     model = divmf.DivMF(preset="paper", k=5, seed=0).fit(split)

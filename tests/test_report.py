@@ -48,7 +48,7 @@ def rng():
 
 
 def make_lists(split, spread):
-    """K unseen items a user: the first ones by number, or spread over the catalogue."""
+    """K unseen items a user: the first ones by number, or spread over the catalog."""
     rows = []
     for user in range(split.n_users):
         seen = split.seen[[user]].indices
@@ -148,7 +148,7 @@ def loaded(page):
 # ---- the numbers behind the charts
 
 
-def test_the_lorenz_curve_of_a_small_catalogue_worked_by_hand():
+def test_the_lorenz_curve_of_a_small_catalog_worked_by_hand():
     items, places = lorenz(np.array([6, 3, 2, 1, 0, 0, 0, 0]))
     assert items.tolist() == [0, 1 / 8, 2 / 8, 3 / 8, 4 / 8, 5 / 8, 6 / 8, 7 / 8, 1]
     assert (places * 12).round(9).tolist() == [0, 0, 0, 0, 0, 1, 3, 6, 12]
@@ -163,7 +163,7 @@ def test_the_area_under_the_lorenz_curve_gives_the_gini_index(counts):
     assert (1 - 2 * np.trapezoid(places, items)) * len(counts) / (len(counts) - 1) == pytest.approx(gini(counts))
 
 
-def test_the_lorenz_curve_of_a_large_catalogue_is_thinned_and_stays_true():
+def test_the_lorenz_curve_of_a_large_catalog_is_thinned_and_stays_true():
     counts = rng().pareto(1.2, 30_000).astype(np.int64)
     items, places = lorenz(counts)
     assert len(items) == 500

@@ -378,7 +378,7 @@ def test_a_folder_of_other_data_or_things_is_refused(
     ("arguments", "says"),
     [
         (["q6", "--dataset", DATA], "there is no question 'q6'"),
-        (["q1", "--dataset", "ml-2m"], "ml-2m: there is no such file or data set"),
+        (["q1", "--dataset", "ml-2m"], "ml-2m: there is no such file or dataset"),
         (["q1", "--dataset", DATA, "--seeds", "1"], "greater than or equal to 2"),
     ],
 )

@@ -93,7 +93,7 @@ def test_files_of_every_kind_give_the_same_lists(tmp_path, ending):
     assert TopK.read(path).frame.equals(TopK.from_frame(ROWS).frame)
 
 
-def test_the_catalogue_may_be_a_sequence_a_series_a_frame_or_a_frame_with_more_columns():
+def test_the_catalog_may_be_a_sequence_a_series_a_frame_or_a_frame_with_more_columns():
     given = ["z", "y", "x", "w"]
     frame = pl.DataFrame({"item_id": given, "interactions": [1, 2, 3, 4]})
     for catalog in (given, pl.Series(given), frame, frame.to_pandas(), frame.select("item_id")):
@@ -114,7 +114,7 @@ BAD = {
         None,
         "column 'score' must hold numbers; it holds String",
     ),
-    "outside": (ROWS, ["x", "y"], "1 items .such as 'z'. are not in the catalogue of 2 items"),
+    "outside": (ROWS, ["x", "y"], "1 items .such as 'z'. are not in the catalog of 2 items"),
     "other type": (ROWS, [1, 2, 3], "the given ids are strings .such as 'x'., the known ones integers .such as 1."),
     "null id": (ROWS.with_columns(user_id=pl.Series(["a", None, "a", "b", "b"])), None, "1 empty ids of 5"),
     "float id": (ROWS.with_columns(user_id=pl.Series([0.5] * 5)), None, "holds Float64.*ids must be"),
@@ -146,7 +146,7 @@ def test_arrays_of_another_library_keep_their_numbers_and_ids():
 ARRAYS = {
     "shapes": ([[0, 1]], [[1.0]], [1], [1, 2], "do not fit"),
     "users": ([[0, 1]], [[1.0, 0.5]], [1, 2], [1, 2], "do not fit"),
-    "outside": ([[0, 2]], [[1.0, 0.5]], [1], [1, 2], "item number 2 is outside the catalogue of 2 items"),
+    "outside": ([[0, 2]], [[1.0, 0.5]], [1], [1, 2], "item number 2 is outside the catalog of 2 items"),
     "NaN": ([[0, 1]], [[1.0, np.nan]], [1], [1, 2], "NaN or infinite"),
     "infinite": ([[0, 1]], [[np.inf, 1.0]], [1], [1, 2], "NaN or infinite"),
     "twice": ([[1, 1]], [[1.0, 0.5]], [1], [1, 2], "holds an item twice"),
@@ -198,7 +198,7 @@ def test_aligning_refuses_what_the_other_side_does_not_know():
     lists = TopK.from_frame(ROWS)
     with pytest.raises(ValueError, match=r"1 lists belong to users \(such as 'b'\) that the data does not know"):
         lists.aligned(pl.Series(["a"]), lists.item_ids)
-    with pytest.raises(ValueError, match=r"2 recommended items \(such as 'y'\) are not in the catalogue of 1 items"):
+    with pytest.raises(ValueError, match=r"2 recommended items \(such as 'y'\) are not in the catalog of 1 items"):
         lists.aligned(lists.user_ids, pl.Series(["x"]))
     with pytest.raises(ValueError, match="use one type"):
         lists.aligned(pl.Series([1, 2]), lists.item_ids)
@@ -281,7 +281,7 @@ def test_lists_written_as_json_lines_can_be_read_by_anyone(tmp_path):
 
 
 def test_item_numbers_too_large_for_our_type_are_refused_not_wrapped() -> None:
-    with pytest.raises(ValueError, match="outside the catalogue"):
+    with pytest.raises(ValueError, match="outside the catalog"):
         TopK.from_arrays(np.array([[2**32]]), np.array([[1.0]]), ["u"], ["a", "b"])
 
 

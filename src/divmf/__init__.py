@@ -1,6 +1,6 @@
 """divmf: aggregately diversified recommendation.
 
-Good lists for each user, and a fair chance for the whole catalogue. The names below are loaded when first used,
+Good lists for each user, and a fair chance for the whole catalog. The names below are loaded when first used,
 so that `import divmf` takes no time.
 """
 

@@ -104,8 +104,8 @@ COLUMNS = [
 ]  # fmt: skip
 
 SETTINGS = [
-    Case("a data set that is not known", TRAIN.format("ml-1n"), names="ml-1n"),
-    Case("a data set that is not here", TRAIN.format("ml-1m"), names="ml-1m"),
+    Case("a dataset that is not known", TRAIN.format("ml-1n"), names="ml-1n"),
+    Case("a dataset that is not here", TRAIN.format("ml-1m"), names="ml-1m"),
     Case("a synthetic market without sizes", TRAIN.format("synthetic:60")),
     Case("more interactions than pairs", TRAIN.format("synthetic:60x40x9000")),
     Case("a list longer than the catalog", TRAIN.format("events.csv --k 41")),
@@ -147,11 +147,11 @@ SETTINGS = [
 DESCRIBE = [
     Case("a picture of an unknown kind", "divmf data describe events.csv -o skew.gif", names="skew.gif"),
     Case("a picture in a folder that is not there", "divmf data describe events.csv -o a/skew.png", names="a/skew.png"),
-    Case("a data set that cannot be fetched by name", "divmf data fetch ml-2m", names="ml-2m"),
-    Case("a data set that must be asked for", "divmf data fetch yelp", names="yelp"),
+    Case("a dataset that cannot be fetched by name", "divmf data fetch ml-2m", names="ml-2m"),
+    Case("a dataset that must be asked for", "divmf data fetch yelp", names="yelp"),
     Case("a split in the place of other files", "divmf data split events.csv -o out",
          several(lambda: Path("out").mkdir(), text("out/train.parquet", "mine")), "out/train.parquet"),
-    Case("a data set that is not what its name says", "divmf data describe ml-100k",
+    Case("a dataset that is not what its name says", "divmf data describe ml-100k",
          raw("data/ml-100k.zip", b"PK\x03\x04 no archive"), "data/ml-100k.zip"),
     Case("an archive without its file", "divmf data describe ml-1m",
          raw("data/ml-1m.zip", b"PK\x05\x06" + bytes(18)), "data/ml-1m.zip"),

@@ -73,7 +73,7 @@ def check_log(path: Path) -> None:
 
 
 def check_lists(path: Path) -> None:
-    """Read lists; what is there is in the catalogue, once, with a score."""
+    """Read lists; what is there is in the catalog, once, with a score."""
     lists = TopK.read(path)
     listed = lists.items >= 0
     assert listed.any()

@@ -117,7 +117,7 @@ def test_train_with_other_item_numbers_gives_the_same_lists():
 def test_train_about_other_items_is_refused():
     wide = make_candidates(1)
     other = Interactions.from_frame(pl.DataFrame({"user_id": [1, 2], "item_id": [100, 200]}))
-    with pytest.raises(ValueError, match="knows none of the catalogue"):
+    with pytest.raises(ValueError, match="knows none of the catalog"):
         karakaya(wide, 3, train=other)
 
 

@@ -87,7 +87,7 @@ def test_one_user_one_item_and_all_equal_scores(method, n_lists, n_items, width)
 
 
 @every_method
-def test_a_catalogue_without_candidates_gives_empty_lists(method):
+def test_a_catalog_without_candidates_gives_empty_lists(method):
     nothing = TopK(
         np.full((3, 4), -1, dtype=np.int32),
         np.full((3, 4), -np.inf, dtype=np.float32),
@@ -152,7 +152,7 @@ def broken(change):
     ("change", "message"),
     [
         (lambda items, scores: items.__setitem__((0, 1), 2), "1 users have an item among their candidates twice"),
-        (lambda items, scores: items.__setitem__((0, 1), 3), "item number 3 is outside the catalogue of 3 items"),
+        (lambda items, scores: items.__setitem__((0, 1), 3), "item number 3 is outside the catalog of 3 items"),
         (lambda items, scores: items.__setitem__((0, 1), -2), "item number -2 is outside"),
         (lambda items, scores: scores.__setitem__((0, 1), np.nan), "1 candidates have a NaN or infinite score"),
         (lambda items, scores: scores.__setitem__((0, 1), np.inf), "1 candidates have a NaN or infinite score"),
@@ -181,7 +181,7 @@ def test_something_else_than_candidates_is_refused():
         METHODS["kwon"].run(make_candidates(0).frame, 2)
 
 
-def test_lists_longer_than_the_catalogue_are_refused():
+def test_lists_longer_than_the_catalog_are_refused():
     with pytest.raises(ValueError, match="k=10 is longer than the 9 items there are; choose k <= 9"):
         METHODS["kwon"].run(make_candidates(0, n_items=9), 10)
     assert METHODS["kwon"].run(make_candidates(0, n_items=9), 9).width == 9

@@ -53,9 +53,9 @@ def test_the_grid_reaches_far_more_even_lists_whatever_the_size_of_the_scores():
     # of BPR's models scores are about 10, where the sigmoid is 1 but for 1/22,000
     tastes = np.random.default_rng(0).normal(size=(60, 40)) * 0.5 + np.linspace(2, -2, 40)
     items = np.argsort(-tastes, axis=1).astype(np.int32)
-    users, catalogue = pl.Series("user_id", range(60)), pl.Series("item_id", range(40))
+    users, catalog = pl.Series("user_id", range(60)), pl.Series("item_id", range(40))
     for size in (2.0, 10.0):
-        wide = TopK(items, np.take_along_axis(tastes + size, items, 1).astype(np.float32), users, catalogue)
+        wide = TopK(items, np.take_along_axis(tastes + size, items, 1).astype(np.float32), users, catalog)
         ends = [popcon(wide, 3, beta=beta).counts for beta in (METHODS["popcon"].grid[0], METHODS["popcon"].grid[-1])]
         assert gini(ends[0]) > 0.8
         assert gini(ends[1]) < 0.5

@@ -26,7 +26,7 @@ def show(out: Out) -> None:
     rows = [(known, find(known.name)) for known in KNOWN.values()]
     out.table(
         f"in {data_directory()}",
-        ["name", "data set", "here", "from"],
+        ["name", "dataset", "here", "from"],
         [
             [known.name, known.title, "yes" if path else "no", known.url or f"ask at {known.page}"]
             for known, path in rows

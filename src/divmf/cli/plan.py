@@ -17,7 +17,7 @@ GIGABYTE = 1e9
 def plan(
     out: Out,
     users: Annotated[int, typer.Option(help="Users.")],
-    items: Annotated[int, typer.Option(help="Items of the catalogue.")],
+    items: Annotated[int, typer.Option(help="Items of the catalog.")],
     interactions: Annotated[int, typer.Option(help="Distinct (user, item) pairs.")],
     processes: Annotated[int, typer.Option(help="Processes that share the users.")] = 1,
     bandwidth: Annotated[float, typer.Option(min=0.001, help="Gigabits a second between two processes.")] = 10.0,

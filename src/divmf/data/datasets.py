@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Dataset:
-    """A public data set: where it is, what its file is called, and how that is read.
+    """A public dataset: where it is, what its file is called, and how that is read.
 
     url       where to download the archive; None if it must be asked for by hand at `page`
     md5       of the archive, where its publisher or many others state it; else the first download is recorded
@@ -108,7 +108,7 @@ KNOWN = {row.name: row for row in DATASETS}
 
 
 def data_directory() -> Path:
-    """Where data sets are kept: $DIVMF_DATA, else the user's cache directory."""
+    """Where datasets are kept: $DIVMF_DATA, else the user's cache directory."""
     given = os.environ.get("DIVMF_DATA")
     return Path(given).expanduser() if given else platformdirs.user_cache_path("divmf")
 
@@ -119,7 +119,7 @@ def local_names() -> list[str]:
 
 
 def resolve(name: str) -> tuple[str, int]:
-    """The data set and the k-core a name stands for: `epinions-15` is the 15-core of `epinions`."""
+    """The dataset and the k-core a name stands for: `epinions-15` is the 15-core of `epinions`."""
     base, _, core = name.rpartition("-")
     if name not in KNOWN and name not in local_names() and base in KNOWN and core.isdecimal():
         return base, int(core)
@@ -127,7 +127,7 @@ def resolve(name: str) -> tuple[str, int]:
 
 
 def find(name: str) -> Path | None:
-    """The file of a data set in the data directory: NAME.parquet, else the raw archive; None if there is neither."""
+    """The file of a dataset in the data directory: NAME.parquet, else the raw archive; None if there is neither."""
     base, _ = resolve(name)
     if base in local_names():
         return data_directory() / f"{base}.parquet"
@@ -139,7 +139,7 @@ def find(name: str) -> Path | None:
 
 
 def load(name: str, k_core: int = 0) -> Interactions:
-    """A data set of the data directory by its name; `epinions-15` and k_core=15 both mean the 15-core."""
+    """A dataset of the data directory by its name; `epinions-15` and k_core=15 both mean the 15-core."""
     base, core = resolve(name)
     path = find(base)
     if path is None:
@@ -151,9 +151,9 @@ def load(name: str, k_core: int = 0) -> Interactions:
 
 
 def known(name: str) -> Dataset:
-    """The row of a known data set; another name is an error that lists what there is."""
+    """The row of a known dataset; another name is an error that lists what there is."""
     if name not in KNOWN:
-        raise ValueError(f"there is no data set {name!r}{guess(name)}; the known ones are {', '.join(KNOWN)}")
+        raise ValueError(f"there is no dataset {name!r}{guess(name)}; the known ones are {', '.join(KNOWN)}")
     return KNOWN[name]
 
 
@@ -164,14 +164,14 @@ def guess(name: str) -> str:
 
 
 def way_to(row: Dataset) -> str:
-    """How a data set gets into the data directory."""
+    """How a dataset gets into the data directory."""
     if row.url is not None:
         return f"get it with `divmf data fetch {row.name}`"
     return f"ask for it at {row.page}, then put {row.archive} into {data_directory()}, or give its path instead"
 
 
 def read_raw(path: Path, row: Dataset) -> Interactions:
-    """Interactions from a data set's file as its publisher gives it."""
+    """Interactions from a dataset's file as its publisher gives it."""
     try:
         if path.suffix == ".zip" and row.member:
             with zipfile.ZipFile(path) as archive, archive.open(row.member) as member:
@@ -198,7 +198,7 @@ def read_raw(path: Path, row: Dataset) -> Interactions:
 
 
 def fetch(name: str, progress: bool = False) -> Path:
-    """Download a known data set into the data directory, unless it is there; its hash is checked."""
+    """Download a known dataset into the data directory, unless it is there; its hash is checked."""
     row = known(resolve(name)[0])
     here = find(row.name)
     if row.url is None and here is None:
@@ -252,11 +252,11 @@ def download(row: Dataset, folder: Path, progress: bool = False) -> Path:
 
 
 class NotTheData(RuntimeError):
-    """What a server gave is not the data set."""
+    """What a server gave is not the dataset."""
 
 
 def check_content(path: Path, row: Dataset) -> None:
-    """Refuse what cannot be read as the data set, where no hash tells: a login page, or half a file."""
+    """Refuse what cannot be read as the dataset, where no hash tells: a login page, or half a file."""
     try:
         read_raw(path, row)
     except ValueError as error:
@@ -333,7 +333,7 @@ def opened_by(
         raise ValueError(f"a query was given, but {data!r} is no database; give a URI such as sqlite://shop.db")
     path = Path(data)
     if not data.strip():
-        raise ValueError("the name of the data is empty, as of a variable that is not set; name a file or a data set")
+        raise ValueError("the name of the data is empty, as of a variable that is not set; name a file or a dataset")
     if path.is_fifo() or path.is_char_device() or path.is_socket():
         raise ValueError(f"{data} is not a file but a pipe or a device; write what it gives to a file first")
     if path.is_file():
@@ -353,7 +353,7 @@ def opened_by(
     if path.is_dir() or has_magic(data):
         return read(data, *columns, *values)
     raise ValueError(
-        f"{data}: there is no such file or data set{guess(data)}; give a file (CSV, TSV, parquet, JSON lines), a folder"
+        f"{data}: there is no such file or dataset{guess(data)}; give a file (CSV, TSV, parquet, JSON lines), a folder"
         f" or a pattern of parquet files, one of {', '.join(dict.fromkeys([*KNOWN, *local_names()]))},"
         " synthetic[:USERSxITEMSxINTERACTIONS[:SEED]], or a database URI with a query"
     )

@@ -1,4 +1,4 @@
-"""What a data set is like: the paper's Table 1 and the skew of Figure 2."""
+"""What a dataset is like: the paper's Table 1 and the skew of Figure 2."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime

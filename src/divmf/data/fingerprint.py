@@ -1,7 +1,7 @@
 """A fingerprint of data: the same split gives the same, however many processes share it.
 
 Each id and each pair is hashed together with its position among all, and the hashes are added up: it does not matter
-who adds which of them. Not a seal: it tells one data set from another, not an honest one from a forged one.
+who adds which of them. Not a seal: it tells one dataset from another, not an honest one from a forged one.
 """
 
 import hashlib

@@ -1,10 +1,10 @@
-"""What people who were not in training have met, by the numbers of a catalogue.
+"""What people who were not in training have met, by the numbers of a catalog.
 
     people = Histories.of([["i7", "i9"], ["i1"]], item_ids)             # a sequence for each
     people = Histories.from_frame(frame, item_ids)                      # user_id, item_id
     people = Histories.from_frame(frame, item_ids, weight="plays", usual=train.mean_weight)
 
-Items that the catalogue does not have are left out and counted, as are items that stand there twice (of weights, the
+Items that the catalog does not have are left out and counted, as are items that stand there twice (of weights, the
 sum counts).
 """
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """People and what they met: at least one item of the catalogue each.
+    """People and what they met: at least one item of the catalog each.
 
     user_ids   what the outside calls them
     met        (n_people, n_items) 0/1, or weights beside the mean one of the training
@@ -83,12 +83,12 @@ class Histories:
         known = numbers >= 0
         if not known.any():
             raise ValueError(
-                f"none of the {len(items):,} items of the histories is in the catalogue, such as {items[0]!r}; give ids"
+                f"none of the {len(items):,} items of the histories is in the catalog, such as {items[0]!r}; give ids"
                 f" like {item_ids[0]!r}"
             )
         if unknown := int((~known).sum()):
             named = items.filter(pl.Series(~known))[0]
-            log.warning("%s items met are not in the catalogue and left out, such as %r", f"{unknown:,}", named)
+            log.warning("%s items met are not in the catalog and left out, such as %r", f"{unknown:,}", named)
         shape = (len(user_ids), len(item_ids))
         counts = np.ones(len(known)) if weights is None else weights
         met = sparse.csr_array((counts[known].astype(np.float32), (people[known], numbers[known])), shape=shape)
@@ -100,7 +100,7 @@ class Histories:
         some = np.diff(met.indptr) > 0
         if nothing := int((~some).sum()):
             named = user_ids.filter(pl.Series(~some))[0]
-            log.warning("%s people met nothing of the catalogue and get no list, such as %r", f"{nothing:,}", named)
+            log.warning("%s people met nothing of the catalog and get no list, such as %r", f"{nothing:,}", named)
         return cls(user_ids.filter(pl.Series(some)), met[some])
 
     def __len__(self) -> int:

@@ -53,7 +53,7 @@ class Interactions:
     user_ids, item_ids   what the outside calls user and item number 0, 1, 2, …
     weights        (n,) float32 or None: how much each counts, as it was read; only their ratios are used
     merged         how many repeated pairs were merged away while reading
-    share          where these users stand among all, if other processes hold the rest; the catalogue is always whole
+    share          where these users stand among all, if other processes hold the rest; the catalog is always whole
     """
 
     users: Array
@@ -106,7 +106,7 @@ class Interactions:
             if parts is None:
                 return cls.from_frame(read_table(path), *columns, *values)
             rows = read_rows(parts, *columns, whole, values)
-            return cls.from_rows(rows) if rows.whole else cls.from_rows(rows).standing()
+            return cls.from_rows(rows) if rows.whole else cls.from_rows(rows).with_share()
 
     @classmethod
     def from_frame(
@@ -170,7 +170,7 @@ class Interactions:
 
     @property
     def n_items(self) -> int:
-        """|I|, the whole catalogue."""
+        """|I|, the whole catalog."""
         return len(self.item_ids)
 
     @property
@@ -222,10 +222,10 @@ class Interactions:
     def where(self, kept: Array) -> Self:
         """The rows where `kept` holds, with the same id tables."""
         left = replace(self, **{name: column[kept] for name, column in self.columns.items()}, merged=0)
-        return left if self.share is None else left.standing()
+        return left if self.share is None else left.with_share()
 
-    def standing(self) -> Self:
-        """The same share, with where it stands among those of all processes counted anew; all of them must call it."""
+    def with_share(self) -> Self:
+        """The same share, with its position among those of all processes counted again; all of them must call it."""
         sizes = np.array(comm.all_gather((self.n_users, len(self))))  # (processes, 2)
         (users, pairs), (all_users, all_pairs) = sizes[: comm.rank()].sum(axis=0), sizes.sum(axis=0)
         return replace(self, share=Share(int(users), int(all_users), int(pairs), int(all_pairs)))
@@ -274,7 +274,7 @@ class Interactions:
             user_ids=self.user_ids.filter(pl.Series(by_user)),
             item_ids=self.item_ids.filter(pl.Series(by_item)),
         )
-        return left if self.share is None else left.standing()
+        return left if self.share is None else left.with_share()
 
     def leave_one_out(self, seed: int = 0) -> "Split":
         """One interaction of each user for the test, one for validation; see `divmf.data.split.leave_one_out`."""
@@ -314,7 +314,7 @@ class Interactions:
         numbers = numbers_of(given, self.item_ids)
         if (numbers < 0).any():
             unknown = given.filter(pl.Series(numbers < 0))
-            raise ValueError(f"item {unknown[0]!r} is not in the catalogue; {len(unknown):,} of {len(given):,} are not")
+            raise ValueError(f"item {unknown[0]!r} is not in the catalog; {len(unknown):,} of {len(given):,} are not")
         return numbers
 
     def user_numbers(self, user_ids: Sequence[Any] | pl.Series) -> Array:

@@ -1,7 +1,7 @@
 """Items that were not in training: what they are like, or who has met them.
 
-    new = NewItems.of({"n1": ["i3", "i7"]}, split)        # like two items of the catalogue
-    new = NewItems.of(frame, split)                       # item_id, and like (an item of the catalogue) or user_id
+    new = NewItems.of({"n1": ["i3", "i7"]}, split)        # like two items of the catalog
+    new = NewItems.of(frame, split)                       # item_id, and like (an item of the catalog) or user_id
 
 An item that somebody of the training has met is known by that, any other by the items that it is like.
 """
@@ -51,13 +51,13 @@ class NewItems:
         user = find_column(table, "user", required=False)
         if table.is_empty() or (user is None and "like" not in table.columns):
             raise ValueError(
-                "new items need rows of item_id and like (an item of the catalogue) or user_id (who has met it);"
+                "new items need rows of item_id and like (an item of the catalog) or user_id (who has met it);"
                 f" there are {len(table)} rows of {', '.join(map(repr, table.columns))}"
             )
         rows = as_ids(as_known(table[find_column(table, "item")], split.item_ids), "item_id")
         item_ids = id_table(rows)
         if (old := item_ids.filter(pl.Series(numbers_of(item_ids, split.item_ids) >= 0))).len():
-            raise ValueError(f"{old[0]!r} is in the catalogue already; new items have ids of their own")
+            raise ValueError(f"{old[0]!r} is in the catalog already; new items have ids of their own")
         numbers = numbers_of(rows, item_ids)
         met = met_by(table, user, numbers, len(item_ids), split)
         return cls(item_ids, likes_of(table, numbers, item_ids, split, np.diff(met.indptr) > 0), met)
@@ -127,7 +127,7 @@ def likes_of(
         ids = as_ids(as_known(table["like"].gather(named), split.item_ids), "like")
         found[named] = numbers_of(ids, split.item_ids)
         if (unknown := ids.filter(pl.Series(found[named] < 0))).len():
-            raise ValueError(f"like names {unknown[0]!r}, which is not in the catalogue; name items of the training")
+            raise ValueError(f"like names {unknown[0]!r}, which is not in the catalog; name items of the training")
     similar = [np.unique(found[(numbers == number) & (found >= 0)]) for number in range(len(item_ids))]
     if lost := [number for number, alike in enumerate(similar) if not len(alike) and not is_met[number]]:
         raise ValueError(

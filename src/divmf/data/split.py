@@ -33,7 +33,7 @@ PARTS = ("train", "valid", "test")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Three parts of one data set, over the same users and the same catalogue."""
+    """Three parts of one dataset, over the same users and the same catalog."""
 
     train: Interactions
     valid: Interactions
@@ -55,7 +55,7 @@ class Split:
 
     @property
     def n_items(self) -> int:
-        """|I|, the whole catalogue."""
+        """|I|, the whole catalog."""
         return self.train.n_items
 
     @property
@@ -65,7 +65,7 @@ class Split:
 
     @property
     def item_ids(self) -> pl.Series:
-        """The id table of the catalogue."""
+        """The id table of the catalog."""
         return self.train.item_ids
 
     @cached_property

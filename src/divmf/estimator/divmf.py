@@ -120,24 +120,42 @@ class DivMF(TrainConfig):
         """Every epoch as a point: accuracy and diversity, on validation and test."""
         return self.run.curve
 
+    def refine(
+        self, *, ndcg_drop: float | None = None, gini: float | None = None, coverage: float | None = None,
+        rho: float | None = None,
+    ) -> Self:  # fmt: skip
+        """Add points to the market's curve where a criterion of `choose` is just met; other curves stay as they are."""
+        criterion = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "rho": rho}
+        self.curve.choose(**criterion)  # type: ignore[arg-type]  # refuses what cannot be chosen
+        refine(self.run, self.split_, self, None, self._scorer, **criterion)  # type: ignore[attr-defined]
+        return self
+
+    def choose(
+        self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
+        coverage: float | None = None, epoch: int | None = None, rho: float | None = None,
+    ) -> Recommender:  # fmt: skip
+        """The operating point by one criterion, among the points that the curve has; see `Curve.choose`.
+
+        Nothing is computed; `at` first adds the points that a criterion falls between.
+        """
+        point = self.run.curve.choose(rule, ndcg_drop=ndcg_drop, gini=gini, coverage=coverage, epoch=epoch, rho=rho)
+        return Recommender.at(self.run, point, self.split_, self._scorer)  # type: ignore[attr-defined]
+
     def at(
         self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
         coverage: float | None = None, epoch: int | None = None, rho: float | None = None,
     ) -> Recommender:  # fmt: skip
-        """The operating point by one criterion, chosen on validation; see `Curve.choose`.
+        """`refine` and `choose` in one: the operating point where a criterion is just met, solved if need be.
 
-        With the market, points are added to the curve where the criterion is just met.
+        ndcg_drop: the most diverse point that loses at most this fraction of validation nDCG, such as 0.05
+        gini, coverage: the most accurate point with at most this Gini index, or at least this coverage
+        epoch, rho, rule: this point of the curve; this ρ; or "knee", where the curve bends
         """
-        _ = self.run  # refuses what was not fitted
-        split: Split = self.split_  # type: ignore[attr-defined]
-        asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
-        self.curve.choose(rule, **asked)  # type: ignore[arg-type]  # refuses what cannot be chosen
-        scorer: Scorer | None = getattr(self, "scorer_", None)
-        refine(self.run, split, self, None, scorer, **asked)
-        point = self.curve.choose(rule, **asked)  # type: ignore[arg-type]
-        return Recommender.at(self.run, point, split, scorer)
-
-    choose = at
+        given = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
+        self.run.curve.choose(rule, **given)  # type: ignore[arg-type]  # refuses what cannot be chosen
+        if rule is None and epoch is None:
+            self.refine(ndcg_drop=ndcg_drop, gini=gini, coverage=coverage, rho=rho)
+        return self.choose(rule, **given)  # type: ignore[arg-type]
 
     def final(
         self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
@@ -147,10 +165,14 @@ class DivMF(TrainConfig):
 
         For lists that people will see; they cannot be evaluated, for nothing is left to evaluate them on.
         """
-        asked = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
         check_chosen(self.run)
-        chosen = self.at(rule, **asked)  # type: ignore[arg-type]
+        chosen = self.at(rule, ndcg_drop=ndcg_drop, gini=gini, coverage=coverage, epoch=epoch, rho=rho)
         return final_of(self.run, chosen.split, chosen.point)
+
+    @property
+    def _scorer(self) -> Scorer | None:
+        """What the curve was made from, where that was given and is not kept with the run."""
+        return getattr(self, "scorer_", None)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name, as scikit-learn asks for them; `deep` changes nothing, for none holds another."""

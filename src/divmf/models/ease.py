@@ -96,7 +96,7 @@ def bytes_for(n_items: int) -> int:
 
 
 def check_memory(n_items: int) -> None:
-    """Refuse a catalogue whose tables do not fit into what memory is left."""
+    """Refuse a catalog whose tables do not fit into what memory is left."""
     left = memory_left()
     if left is not None and bytes_for(n_items) > left:
         most = int((left / (4 * TABLES)) ** 0.5)

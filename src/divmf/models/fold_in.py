@@ -102,7 +102,7 @@ def decay(settings: Mapping[str, float], counts: Array) -> Array:
 
 
 def checked(histories: sparse.csr_array, n_items: int) -> sparse.csr_array:
-    """Histories as 0/1 or weights over the catalogue, each item of a person once."""
+    """Histories as 0/1 or weights over the catalog, each item of a person once."""
     if histories.shape[1] != n_items:
         raise ValueError(f"histories have {histories.shape[1]:,} columns; give one for each of {n_items:,} items")
     met: sparse.csr_array = histories.tocsr().astype(np.float32)

@@ -4,7 +4,7 @@
     more = with_items(chosen, [np.array([3, 7])])                 # a new item, like items 3 and 7
     more = with_items(chosen, [None], met=who_met_it, known=train.matrix)     # from a few interactions
 
-A new item's number follows those of the catalogue. From its interactions it gets
+A new item's number follows those of the catalog. From its interactions it gets
 
     ials        the least squares problem of the item, one solve
     ease        the weights that training would have given it: with P = (XᵀX + λI)⁻¹, to it b = P·Xᵀx, and from it

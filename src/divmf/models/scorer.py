@@ -22,7 +22,7 @@ class Scorer(Protocol):
 
     @property
     def n_items(self) -> int:
-        """|I|, the whole catalogue."""
+        """|I|, the whole catalog."""
 
     def scores(self, users: Array) -> Array:
         """The scores of some users, by number, for all items: the higher, the better.  (users, n_items) float32

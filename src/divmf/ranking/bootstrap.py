@@ -64,7 +64,7 @@ def mean_estimates(
     """The mean of each column over the users that count, with its 95% interval; all columns share their draws.
 
     values (n_users, columns), counted (n_users,) bool, ranges: what a mean can be, a pair a column. A column of
-    differences gives what `metrics.compare` gives, without counting the whole catalogue for every resample.
+    differences gives what `metrics.compare` gives, without counting the whole catalog for every resample.
     """
 
     def means(weights: Array) -> Array:

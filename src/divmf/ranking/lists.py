@@ -21,12 +21,12 @@ from divmf.kernels.counts import mark
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TopK:
-    """Lists of items by number, best first, for some users, over an explicit catalogue.
+    """Lists of items by number, best first, for some users, over an explicit catalog.
 
     items      (n_lists, width) int32, −1 where a list is shorter
     scores     (n_lists, width) float32, −inf where a list is shorter
     user_ids   (n_lists,) whose lists these are
-    item_ids   (n_items,) the whole catalogue; the numbers in `items` are slots here
+    item_ids   (n_items,) the whole catalog; the numbers in `items` are slots here
     """
 
     items: Array
@@ -60,7 +60,7 @@ class TopK:
         rows = pl.DataFrame(
             {
                 "user": numbers_of(users, user_ids),
-                "item": catalogue_numbers(items, item_ids),
+                "item": catalog_numbers(items, item_ids),
                 "score": (-ranks if scores is None else scores).cast(pl.Float32),  # type: ignore[operator]
                 "order": -scores if ranks is None else ranks,  # type: ignore[operator]
             }
@@ -93,16 +93,16 @@ class TopK:
         items, scores = np.asarray(items), np.array(scores, dtype=np.float32)
         if items.dtype.kind not in "iu" and items.size:
             raise ValueError(f"items holds {items.dtype}; give the numbers of items, which are integers")
-        users, catalogue = as_ids(pl.Series(user_ids), "user_id"), as_ids(pl.Series(item_ids), "item_id")
+        users, catalog = as_ids(pl.Series(user_ids), "user_id"), as_ids(pl.Series(item_ids), "item_id")
         if items.shape != scores.shape or items.ndim != 2 or len(items) != len(users):
             raise ValueError(
                 f"items {items.shape}, scores {scores.shape} and {len(users)} users do not fit; all need one row a user"
             )
-        for name, ids in (("user", users), ("item", catalogue)):
+        for name, ids in (("user", users), ("item", catalog)):
             if twice := len(ids) - ids.n_unique():
                 raise ValueError(f"{twice:,} of the {len(ids):,} {name}_ids are repeated; each may stand there once")
-        if items.size and items.max() >= len(catalogue):
-            raise ValueError(f"item number {items.max()} is outside the catalogue of {len(catalogue)} items")
+        if items.size and items.max() >= len(catalog):
+            raise ValueError(f"item number {items.max()} is outside the catalog of {len(catalog)} items")
         listed = items >= 0
         if not np.isfinite(scores[listed]).all():
             raise ValueError("some scores are NaN or infinite; scores must be finite numbers")
@@ -111,7 +111,7 @@ class TopK:
         items, scores = np.where(listed, items, -1).astype(np.int32), np.where(listed, scores, -np.inf)
         best_first = np.argsort(-scores, axis=1, kind="stable")
         items, scores = (np.take_along_axis(table, best_first, axis=1) for table in (items, scores))
-        return cls(items, scores, users, catalogue)
+        return cls(items, scores, users, catalog)
 
     @classmethod
     def from_factors(cls, user_factors: Any, item_factors: Any, seen: Interactions, width: int = 100) -> Self:
@@ -155,7 +155,7 @@ class TopK:
 
     @property
     def n_items(self) -> int:
-        """|I|, the whole catalogue."""
+        """|I|, the whole catalog."""
         return len(self.item_ids)
 
     @property
@@ -209,8 +209,8 @@ class TopK:
         if self.items.size and (outside := (self.counts > 0) & (to_item < 0)).any():
             example = self.item_ids[int(np.argmax(outside))]
             raise ValueError(
-                f"{outside.sum():,} recommended items (such as {example!r}) are not in the catalogue of"
-                f" {len(item_ids):,} items; give the catalogue they were made from, or remove them"
+                f"{outside.sum():,} recommended items (such as {example!r}) are not in the catalog of"
+                f" {len(item_ids):,} items; give the catalog they were made from, or remove them"
             )
         rows = numbers_of(self.user_ids, user_ids)
         if (rows < 0).any():
@@ -233,26 +233,26 @@ class TopK:
     def matrix_of(self, part: Interactions) -> sparse.csr_array:
         """Interactions as 0/1 in the rows and item numbers of these lists; other users' are left out."""
         users = numbers_of(part.user_ids, self.user_ids)[part.users]
-        items = catalogue_numbers(part.item_ids, self.item_ids)[part.items]
+        items = catalog_numbers(part.item_ids, self.item_ids)[part.items]
         ones = np.ones(int((users >= 0).sum()), dtype=np.float32)
         return sparse.csr_array((ones, (users[users >= 0], items[users >= 0])), shape=(len(self), self.n_items))
 
 
 def popularity_of(lists: TopK, train: Interactions) -> Array:
-    """How many users met each item of the lists' catalogue in the training data.  (n_items,) int64"""
+    """How many users met each item of the lists' catalog in the training data.  (n_items,) int64"""
     if same_ids(lists.item_ids, train.item_ids):
         return train.popularity
     number = numbers_of(lists.item_ids, train.item_ids)
     if not (number >= 0).any():
         raise ValueError(
-            f"train knows none of the catalogue's {lists.n_items:,} items (such as {lists.item_ids[0]!r});"
+            f"train knows none of the catalog's {lists.n_items:,} items (such as {lists.item_ids[0]!r});"
             " give the interactions the model was trained on"
         )
     return np.where(number >= 0, train.popularity[number], 0)
 
 
 def catalog_of(catalog: Any, items: pl.Series) -> pl.Series:
-    """The id table of a catalogue given as ids or as a frame; of the items that appear, if none is given."""
+    """The id table of a catalog given as ids or as a frame; of the items that appear, if none is given."""
     if catalog is None:
         return id_table(items)
     if hasattr(catalog, "columns"):
@@ -283,13 +283,13 @@ def numbers_in(column: pl.Series) -> pl.Series:
         raise ValueError(f"column {column.name!r} must hold numbers; it holds {column.dtype}") from error
 
 
-def catalogue_numbers(items: pl.Series, item_ids: pl.Series) -> Array:
-    """The numbers of the items; one outside the catalogue is an error that names it."""
+def catalog_numbers(items: pl.Series, item_ids: pl.Series) -> Array:
+    """The numbers of the items; one outside the catalog is an error that names it."""
     numbers = numbers_of(items, item_ids)
     if (numbers < 0).any():
         outside = items.filter(pl.Series(numbers < 0))
         raise ValueError(
-            f"{outside.n_unique():,} items (such as {outside[0]!r}) are not in the catalogue of {len(item_ids):,}"
-            " items; give the whole catalogue, or remove those rows"
+            f"{outside.n_unique():,} items (such as {outside[0]!r}) are not in the catalog of {len(item_ids):,}"
+            " items; give the whole catalog, or remove those rows"
         )
     return numbers

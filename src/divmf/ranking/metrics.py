@@ -4,7 +4,7 @@ A metric is one function and one row of METRICS. The row's `kind` says what the 
 
     "user"       hits (n_lists, k), held (n_lists,) → a value a list; averaged over the users with held-out items
     "list"       items (n_lists, k), popularity (n_items,) → a value a list; averaged over the lists not empty
-    "catalogue"  counts (n_items,) → the number itself
+    "catalog"  counts (n_items,) → the number itself
     "share"      counts (n_items,), ranking (n_items,) → the number itself
 
 hits: whether the item in a slot was held out; held: how many were; counts: in how many lists each item stands;
@@ -62,7 +62,7 @@ def popularity_of_lists(items: Array, popularity: Array) -> Array:
 
 
 def coverage(counts: Array) -> float:
-    """Coverage@k, Sec. 2.2: the share of the whole catalogue that stands in at least one list."""
+    """Coverage@k, Sec. 2.2: the share of the whole catalog that stands in at least one list."""
     return float(np.count_nonzero(counts) / max(1, len(counts)))
 
 
@@ -81,7 +81,7 @@ def entropy(counts: Array) -> float:
 def gini(counts: Array) -> float:
     """Gini index, Sec. 2.2: Σ_j (2j − |I| − 1) p_j / (|I| − 1), p ascending; 0 when even, 1 when one item has all.
 
-    Ours: 0 for a catalogue of one item; otherwise the worst value, 1, when nothing is recommended.
+    Ours: 0 for a catalog of one item; otherwise the worst value, 1, when nothing is recommended.
     """
     n_items, total = len(counts), counts.sum()
     if n_items == 1 or not total:
@@ -91,31 +91,31 @@ def gini(counts: Array) -> float:
 
 
 def head_share(counts: Array, ranking: Array) -> float:
-    """The share of the slots held by the most popular tenth of the catalogue, rounded up; 0 of no slots."""
+    """The share of the slots held by the most popular tenth of the catalog, rounded up; 0 of no slots."""
     head = ranking[: (len(ranking) + 9) // 10]
     return float(counts[head].sum() / max(1, counts.sum()))
 
 
 def tail_share(counts: Array, ranking: Array) -> float:
-    """The share of the slots held by the least popular half of the catalogue, rounded down; 0 of no slots."""
+    """The share of the slots held by the least popular half of the catalog, rounded down; 0 of no slots."""
     tail = ranking[(len(ranking) + 1) // 2 :]
     return float(counts[tail].sum() / max(1, counts.sum()))
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A row of METRICS. `highest` is the upper end of the range for a catalogue of n_items; the lower end is 0."""
+    """A row of METRICS. `highest` is the upper end of the range for a catalog of n_items; the lower end is 0."""
 
     label: str
     definition: str
     better: Literal["high", "low"]
-    kind: Literal["user", "list", "catalogue", "share"]
+    kind: Literal["user", "list", "catalog", "share"]
     function: Callable[..., Any]
     highest: Callable[[int], float] = lambda n_items: 1.0
 
     @property
     def worst(self) -> float:
-        """The worst value there is, for a catalogue of any size."""
+        """The worst value there is, for a catalog of any size."""
         return 0.0 if self.better == "high" else self.highest(2)
 
 
@@ -125,21 +125,21 @@ METRICS: Mapping[str, Metric] = {
         " held-out items", "high", "user", ndcg),
     "hit": Metric("Hit rate", "share of the users with held-out items whose list holds one", "high", "user", hit),
     "coverage": Metric(
-        "Coverage", "share of the whole catalogue that stands in at least one list", "high", "catalogue", coverage),
+        "Coverage", "share of the whole catalog that stands in at least one list", "high", "catalog", coverage),
     "entropy": Metric(
         "Entropy", "−Σ p log p in nats, p the share of the recommended slots each item has",
-        "high", "catalogue", entropy, math.log),
+        "high", "catalog", entropy, math.log),
     "gini": Metric(
-        "Gini index", "Σ (2j − |I| − 1) p_j / (|I| − 1) over the whole catalogue, p ascending; 0 is even",
-        "low", "catalogue", gini),
+        "Gini index", "Σ (2j − |I| − 1) p_j / (|I| − 1) over the whole catalog, p ascending; 0 is even",
+        "low", "catalog", gini),
     "popularity": Metric(
         "Average popularity", "mean over the lists of the mean number of train interactions of their items",
         "low", "list", popularity_of_lists, lambda n_items: math.inf),
     "head_share": Metric(
-        "Head share", "share of the recommended slots given to the top 10% of the catalogue by train interactions",
+        "Head share", "share of the recommended slots given to the top 10% of the catalog by train interactions",
         "low", "share", head_share),
     "tail_share": Metric(
-        "Tail share", "share of the recommended slots given to the less popular half of the catalogue",
+        "Tail share", "share of the recommended slots given to the less popular half of the catalog",
         "high", "share", tail_share),
 }  # fmt: skip
 
@@ -188,7 +188,7 @@ class Tally:
                 total, weight = means[name]
                 # twelve digits, so that sums in another order, by more processes, give the same number
                 values[name] = float(f"{total / weight:.12g}") if weight else 0.0
-            elif metric.kind == "catalogue":
+            elif metric.kind == "catalog":
                 values[name] = metric.function(counts)
             elif metric.kind == "share" and self.ranking is not None:
                 values[name] = metric.function(counts, self.ranking)
@@ -200,11 +200,11 @@ def tallies(lists: TopK, held_out: sparse.csr_array, popularity: Array | None, k
     if held_out.shape != (len(lists), lists.n_items):
         raise ValueError(f"held_out is {held_out.shape}; for these lists it must be {(len(lists), lists.n_items)}")
     if popularity is not None and popularity.shape != (lists.n_items,):
-        raise ValueError(f"popularity is {popularity.shape}; for this catalogue it must be {(lists.n_items,)}")
+        raise ValueError(f"popularity is {popularity.shape}; for this catalog it must be {(lists.n_items,)}")
     if min(ks) < 1:
         raise ValueError(f"k={min(ks)} is not the length of a list; choose 1 or more")
     if lists.items.size and (highest := lists.items.max()) >= lists.n_items:
-        raise ValueError(f"item number {highest} is outside the catalogue of {lists.n_items:,} items")
+        raise ValueError(f"item number {highest} is outside the catalog of {lists.n_items:,} items")
     ranking = None if popularity is None else np.argsort(-popularity.astype(np.float64), kind="stable")
     if not held_out.has_canonical_format:
         held_out = held_out.copy()
@@ -244,7 +244,7 @@ def evaluate(
 ) -> dict[str, Estimate]:
     """All metrics of the first k of each list on a part of the split ("test" or "valid"), with 95% intervals.
 
-    Lists of users the split does not know, or with items outside its catalogue, are errors. Seen items in the
+    Lists of users the split does not know, or with items outside its catalog, are errors. Seen items in the
     lists, and users with held-out items but no list (they count 0), are counted and logged. See `estimate`.
     """
     lists, held_out = on_split(lists, split, part)

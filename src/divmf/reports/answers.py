@@ -39,7 +39,7 @@ def mean_at_loss(answer: Answer, name: str, loss: float, metric: str) -> Estimat
 
 
 def in_range(value: Estimate, metric: str) -> Estimate:
-    """The estimate with its interval cut to what the metric can be; entropy has no end that all catalogues share."""
+    """The estimate with its interval cut to what the metric can be; entropy has no end that all catalogs share."""
     highest = inf if metric == "entropy" else 1.0
     return Estimate(float(value), max(0.0, value.low), min(highest, value.high))
 

@@ -1,4 +1,4 @@
-"""What any recommender's lists do to a catalogue, and what each reranker would change.
+"""What any recommender's lists do to a catalog, and what each reranker would change.
 
 The first k of each list are what was shown; what follows are candidates, from which the rerankers choose. How strong a
 reranker is set is decided without any held-out item, by how many of the shown slots it replaces, so a test set plays no

@@ -47,7 +47,7 @@ def answer(story: Comparison) -> Section:
     row, base = story.row(chosen, story.usual), story.base.test
     first = Markup("<strong>{}</strong>").format(
         f"If {percent(loss, 0)} of the accuracy may be given up, choose {chosen}: on test it takes the Gini index from"
-        f" {base['gini']:.2f} to {row['gini']:.2f}, {standing(story, loss)}."
+        f" {base['gini']:.2f} to {row['gini']:.2f}, {rank_of(story, loss)}."
         if improves(story, chosen, loss)
         else f"If {percent(loss, 0)} of the accuracy may be given up, no method makes the lists more even: keep the"
         " model as it is, or allow more."
@@ -74,7 +74,7 @@ def improves(story: Comparison, method: str, loss: float) -> bool:
     )
 
 
-def standing(story: Comparison, loss: float) -> str:
+def rank_of(story: Comparison, loss: float) -> str:
     """Where the choice, made on validation, stands among all methods on the test."""
     best, chosen = story.most_even(loss), story.choice(loss)
     if best == chosen:

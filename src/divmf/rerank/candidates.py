@@ -54,7 +54,7 @@ def check(candidates: TopK) -> None:
         raise ValueError(f"there are no candidates: items have the shape {items.shape}; give at least one a user")
     if items.max() >= candidates.n_items or items.min() < -1:
         wrong = int(items.max()) if items.max() >= candidates.n_items else int(items.min())
-        raise ValueError(f"item number {wrong} is outside the catalogue of {candidates.n_items:,} items")
+        raise ValueError(f"item number {wrong} is outside the catalog of {candidates.n_items:,} items")
     if bad := int((~np.isfinite(scores[items >= 0])).sum()):
         raise ValueError(f"{bad:,} candidates have a NaN or infinite score; scores must be finite numbers")
     sorted_items = np.sort(items, axis=1)

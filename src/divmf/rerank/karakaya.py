@@ -63,7 +63,7 @@ def karakaya(
 
 
 def aligned_matrix(candidates: TopK, train: Interactions) -> sparse.csr_array:
-    """The training matrix with the columns of the candidates' catalogue.  (train users, n_items)"""
+    """The training matrix with the columns of the candidates' catalog.  (train users, n_items)"""
     if same_ids(candidates.item_ids, train.item_ids):
         return train.matrix
     popularity_of(candidates, train)  # an error if no item is known

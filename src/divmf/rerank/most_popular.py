@@ -23,7 +23,7 @@ def most_popular(
     """The candidates most met in training (Cremonesi et al., RecSys 2010, TopPop).
 
     Top k of (1−w)·r_ui + w·pop_i / max pop.
-    Differs: among the user's candidates, not the whole catalogue.
+    Differs: among the user's candidates, not the whole catalog.
     """
     popularity = popularity_of(candidates, train)
     share = popularity / max(popularity.max(), 1)  # (n_items,)

@@ -36,7 +36,7 @@ class Gap:
 def optimal(candidates: TopK, capacity: int | Array, k: int = 5) -> TopK:
     """The lists of largest total scaled score in which no item stands more than `capacity` times (min-cost flow).
 
-    capacity: one number, or one for each item of the catalogue. Where capacities leave a user without a
+    capacity: one number, or one for each item of the catalog. Where capacities leave a user without a
     candidate, the list is shorter: as few slots as possible stay empty. Needs the extra `flow`.
     """
     candidates = ready(candidates, k)

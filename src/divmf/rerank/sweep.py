@@ -121,7 +121,7 @@ def diversity_points(
         start = perf_counter()
         counts = method.run(candidates, k, {**(settings or {}), method.knob: value}, seed=seed).counts
         seconds = perf_counter() - start
-        found = {name: metric.function(counts) for name, metric in METRICS.items() if metric.kind == "catalogue"}
+        found = {name: metric.function(counts) for name, metric in METRICS.items() if metric.kind == "catalog"}
         yield Point(method.name, epoch, found, found, knob=float(value), seconds=seconds)
 
 

@@ -22,7 +22,7 @@ def xquad(
     weight: Annotated[
         Share, Field(description="λ: weight of head and tail against the score; 0 = the model's list")
     ] = 0.5,
-    head: Annotated[Share, Field(description="share of the catalogue, the most popular, that is the head")] = 0.2,
+    head: Annotated[Share, Field(description="share of the catalog, the most popular, that is the head")] = 0.2,
     order: Order = "method",
 ) -> TopK:
     """Personalised long-tail promotion by xQuAD (Abdollahpouri, Burke & Mobasher, FLAIRS 2019).

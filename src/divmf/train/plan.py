@@ -88,8 +88,9 @@ def memory(job: Job) -> dict[str, Bytes]:
             "interactions": ROW_READ * job.own_pairs,
             "id tables": ID * (job.own_users + job.items),
         },
-        "accuracy": standing(job, 16) | accuracy_only(job),
-        job.curve_phase: standing(job, 24 if job.curve_phase == "diversity" else 16, seen=True) | curve_only(job),
+        "accuracy": kept_throughout(job, 16) | accuracy_only(job),
+        job.curve_phase: kept_throughout(job, 24 if job.curve_phase == "diversity" else 16, seen=True)
+        | curve_only(job),
         "recommend": {
             "libraries": LIBRARIES,
             "interactions": (PAIR + STORED) * job.own_pairs,
@@ -101,7 +102,7 @@ def memory(job: Job) -> dict[str, Bytes]:
     }
 
 
-def standing(job: Job, vector_bytes: int, seen: bool = False) -> Bytes:
+def kept_throughout(job: Job, vector_bytes: int, seen: bool = False) -> Bytes:
     """What is there all the time; vector_bytes: of a number of a vector, with its gradient and Adam's moments."""
     return {
         "libraries": LIBRARIES,

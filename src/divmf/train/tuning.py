@@ -60,7 +60,7 @@ class Search:
         return self.value(best)
 
 
-# λ from 8 and 11, the best on all data sets we know: a factor of two costs 5 to 20%, so it is looked for closely, and
+# λ from 8 and 11, the best on all datasets we know: a factor of two costs 5 to 20%, so it is looked for closely, and
 # the best is taken. Of learning rates half and double are hardly worse on any: another is taken only where it is
 # clearly better (99%), else chance would choose.
 SEARCHES = (
