@@ -1,6 +1,7 @@
 """The documentation builds strictly: links resolve, every page is reachable, the references are made."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.mark.slow
 def test_the_site_builds_strictly(tmp_path: Path) -> None:
-    if find_spec("mkdocs") is None or find_spec("mkdocstrings") is None:
+    if not all(map(find_spec, ("mkdocs", "mkdocstrings", "latex2mathml"))):
         pytest.skip("needs mkdocs (pip install 'divmf[docs]')")
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ)
@@ -25,3 +26,9 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
     assert "leave_one_out" in api
     index = (tmp_path / "index.html").read_text()
     assert "fonts.googleapis" not in index
+    method = (tmp_path / "method" / "index.html").read_text()
+    assert "<math" in method
+    for page in tmp_path.rglob("*.html"):  # no formula is left to a script, and no script comes from elsewhere
+        text = page.read_text()
+        assert "arithmatex" not in text, page
+        assert not re.search(r"""(?:src|href)="https?://[^"]*\.(?:js|css|woff2?)["?]""", text), page
