@@ -100,10 +100,12 @@ def test_a_catalog_without_candidates_gives_empty_lists(method):
 
 @every_method
 def test_the_same_seed_gives_the_same_lists_with_one_thread_and_with_two(method):
+    if numba.config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("numba has one thread here: it would be compared with itself")
     before, train = numba.get_num_threads(), market_split().train
     results = []
     try:
-        for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
+        for threads in (1, 2):
             numba.set_num_threads(threads)
             results.append(run(method, market(), 5, method.grid[-2], train=train).items)
     finally:
