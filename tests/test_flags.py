@@ -87,6 +87,9 @@ def test_the_settings_of_a_method_stand_in_its_panel(name: str) -> None:
     for method, settings in OF_METHOD.items():
         assert len({panels[setting] for setting in settings}) == 1
         assert f"--method {method}" in panels[settings[0]]
+    if name == "train":
+        alone = {option for option, panel in panels.items() if panel is None}
+        assert alone == {"data", "output", "preset", "seed", "device", "profile", "json", "quiet", "debug"}
     assert {panels[setting] for setting in EPOCH_SETTINGS} == {"Models trained by epochs (--model softmax, bpr or mse)"}
 
 

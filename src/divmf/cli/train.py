@@ -17,7 +17,8 @@ from divmf.models.config import EPOCH_SETTINGS, OF_METHOD, TrainConfig, check_of
 
 PANELS = {
     "Data": (
-        "user", "item", "time", "rating", "min_rating", "query", "k_core", "hold_out", "by_time", "split_column",
+        "user", "item", "time", "rating", "min_rating", "weight", "query", "k_core", "hold_out", "by_time",
+        "split_column",
     ),
     "Model": ("model", "dim", "budget", "earlier", "final"),
     "Lists and their curve": ("k", "method", "diversity_epochs", "rules", "catalog", "pick"),
