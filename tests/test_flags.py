@@ -1,5 +1,6 @@
 """The same flag for the same thing in every command."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,26 @@ import polars as pl
 import pytest
 import typer
 
-from divmf.cli import audit, compare, data, demo, doctor, lists, plan, reproduce, rerank, train
+from divmf.cli import audit, compare, data, demo, doctor, lists, plan, replay, reproduce, rerank, rerun, serve, train
 from divmf.cli.app import app
-from divmf.models.config import EPOCH_SETTINGS, OF_METHOD
+from divmf.models.config import EPOCH_SETTINGS, OF_METHOD, TrainConfig
 
-MODULES = (audit, compare, data, demo, doctor, lists, plan, reproduce, rerank, train)  # each registers its commands
+# each registers its commands
+MODULES = (
+    audit,
+    compare,
+    data,
+    demo,
+    doctor,
+    lists,
+    plan,
+    replay,
+    reproduce,
+    rerank,
+    rerun,
+    serve,
+    train,
+)
 
 
 def commands() -> dict[str, Any]:
@@ -104,3 +120,21 @@ def test_a_setting_of_epochs_is_refused_where_the_model_has_none(divmf: Any) -> 
     done = divmf("train", "events.csv", "-o", "run", "--model", "ease", "--batch", 4096)
     assert done.code == 2
     assert "batch is a setting of models trained by epochs" in done.err
+
+
+def test_no_help_has_words_in_brackets_that_the_terminal_takes_for_a_style() -> None:
+    for name, command in commands().items():
+        for parameter in command.params:
+            words = (getattr(parameter, "help", "") or "").replace("[dim]", "").replace("[/dim]", "")
+            assert not re.search(r"(?<!\\)\[", words), (name, words)
+
+
+@pytest.mark.parametrize("given", [0.25, "0.25", "25%"])
+def test_a_fraction_may_be_written_as_per_cent(given: Any) -> None:
+    assert TrainConfig(deepest=given).deepest == 0.25
+
+
+@pytest.mark.parametrize("given", ["x%", "120%", "-1%"])
+def test_what_is_no_fraction_is_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match="deepest"):
+        TrainConfig(deepest=given)

@@ -140,6 +140,9 @@ SETTINGS = [
     Case("a budget that is too small for any model", TRAIN.format("events.csv --budget 1e-9s")),
     Case("a budget of no time", TRAIN.format("events.csv --budget 0")),
     Case("a budget that is no time", TRAIN.format("events.csv --budget soon")),
+    Case("a fraction that is none", TRAIN.format("events.csv --deepest 30percent%")),
+    Case("a setting of another method, at its usual value", TRAIN.format("events.csv --eps 0.01")),
+    Case("a setting of training by epochs, at its usual value", TRAIN.format("events.csv --model ease --batch 4096")),
     Case("weights of a synthetic market", TRAIN.format("synthetic --weight plays")),
     Case("a machine that is not there", "divmf train events.csv -o out -q --device tpu"),
 ]  # fmt: skip

@@ -16,7 +16,7 @@ def serve(
     out: Out,
     run: Annotated[Path, typer.Argument(help="A run folder with a picked point.")],
     host: Annotated[str | None, typer.Option(help="Address to listen on; others than loopback need a token.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on [default: 8000]; 0: any free one.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any free one. \\[default: 8000]")] = None,
     token: Annotated[
         str | None,
         typer.Option(help="What clients must send as `Authorization: Bearer …`; better set DIVMF_SERVE_TOKEN."),
@@ -31,9 +31,9 @@ def serve(
     horizon: Annotated[
         int | None, typer.Option(help="Requests over which exposure is shared out; the number of users if not given.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that answer [default: 1].")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that answer. \\[default: 1]")] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Requests a second that one client may send [default: 1000]; 0: any number.")
+        float | None, typer.Option(help="Requests a second that one client may send; 0: any number. \\[default: 1000]")
     ] = None,
     origins: Annotated[
         str | None, typer.Option(help="Web origins that may call from a browser (CORS), comma separated.")

@@ -171,7 +171,11 @@ class TrainConfig:
         description="market: what a showing counts; count: the same in every slot, attention: 1/log2(slot + 1)",
     )
     deepest: float = Field(
-        default=0.3, gt=0, le=1, description="the curve ends where so much validation nDCG is lost (market)"
+        default=0.3,
+        gt=0,
+        le=1,
+        description="the curve ends where so much validation nDCG is lost, such as 30%",
+        json_schema_extra={"text": True},
     )
     schedule: Literal["sequential", "alternating", "joint"] = Field(
         default="sequential", description="Algorithm 1, epochs in turn, or every step on the sum of both losses (Q3)"
@@ -196,6 +200,17 @@ class TrainConfig:
             return float(number) * unit
         except ValueError:
             raise ValueError(f"should be a time such as 60s, 5m or 1h, not {given!r}") from None
+
+    @field_validator("deepest", mode="before")
+    @classmethod
+    def fraction_of(cls, given: object) -> object:
+        """A fraction from 0.3, "0.3" or "30%"."""
+        if not (isinstance(given, str) and given.endswith("%")):
+            return given
+        try:
+            return float(given[:-1]) / 100
+        except ValueError:
+            raise ValueError(f"should be a fraction such as 0.3 or 30%, not {given!r}") from None
 
     @model_validator(mode="before")
     @classmethod
