@@ -80,6 +80,29 @@ def test_rendering_later_events_items_and_the_point(client: TestClient) -> None:
     assert not any(slot["new"] for each in own for slot in each)
 
 
+def test_rules_are_set_told_and_refused(client: TestClient) -> None:
+    for number, name in enumerate("ABA"):
+        item = {"item": f"i0000{number}", "attributes": {"seller": name}}
+        assert client.post("/items", json={"items": [item]}).status_code == 200
+    assert client.get("/rules").json()["from"] == "none"
+    told = client.put("/rules", json={"groups": {"seller": {"cap": {"A": 1}, "per_list": 1}}}).json()
+    assert [(row["name"], row["at_most"], row["per_list"]) for row in told["totals"]] == [
+        ("'A'", 1, 1),
+        ("'B'", None, 1),
+    ]
+    assert client.post("/shown", json={"items": ["i00000"]}).json() == {"counted": True}
+    assert is_problem(client.post("/shown", json={"items": ["i00002"]}), 409)
+    assert client.get("/exposure").json()["rules"]["full"] == 1
+    for wrong in ({"groups": {"colour": {"cap": 1}}}, {"filter": {"exclude": "/etc/passwd"}}, {"capacity": {"x": 1}}):
+        assert is_problem(client.put("/rules", json=wrong), 422)
+    assert client.get("/rules").json()["totals"] == [
+        row | {"given": 1, "in_horizon": 1, "full": True} if row["name"] == "'A'" else row for row in told["totals"]
+    ]
+    assert client.put("/rules", json={}).json()["totals"] == []
+    assert client.post("/shown", json={"items": ["i00002"]}).status_code == 200
+    assert client.put("/rules", json={"start": True}).json()["from"] == "none"
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -124,6 +147,7 @@ def test_a_token_guards_all_but_health(run_folder: Path) -> None:
             assert is_problem(client.get(path), 401), path
         for path in ("/recommend", "/shown", "/events", "/items", "/preview", "/point", "/reload"):
             assert is_problem(client.post(path, json={}), 401), path
+        assert is_problem(client.put("/rules", json={}), 401)
         for given in ("Bearer wrong", f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN}x", "Bearer \xff"):
             assert client.get("/curve", headers={"authorization": given.encode("latin-1")}).status_code == 401
         assert client.get("/curve", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
@@ -203,40 +227,44 @@ def fuzzed(run: Path, cases: int, seed: int) -> int:
     with TestClient(create_app(open_live(made), made), base_url="http://127.0.0.1") as client:
         schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
         operations = [found.ok() for found in schema.get_all_operations()]
-        both = [(each, mode) for each in operations for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)]
-        for operation, mode in both:
-            if operation.label == "POST /reload" or (mode == GenerationMode.NEGATIVE and not takes_input(operation)):
-                continue
+        both = [
+            (operation, mode)
+            for operation in operations
+            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+            if operation.label != "POST /reload" and (mode == GenerationMode.POSITIVE or takes_input(operation))
+        ]
+        while done < cases:  # an operation with few different requests makes fewer
+            for operation, mode in both:
 
-            @seeded(seed)
-            @settings(
-                max_examples=-(-cases // len(both)),
-                deadline=None,
-                database=None,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
-            @given(case=operation.as_strategy(generation_mode=mode))
-            def ask(case: Any) -> None:
-                nonlocal done
-                sent = case.as_transport_kwargs(base_url="http://127.0.0.1")
-                sent.pop("cookies", None)
-                answer = client.request(**sent)
-                assert answer.status_code < 500, (case.method, case.path, case.body, answer.text)
-                assert answer.status_code < 400 or is_problem(answer, answer.status_code)
-                done += 1
+                @seeded(seed + done)
+                @settings(
+                    max_examples=-(-cases // len(both)),
+                    deadline=None,
+                    database=None,
+                    phases=[Phase.generate],
+                    suppress_health_check=list(HealthCheck),
+                )
+                @given(case=operation.as_strategy(generation_mode=mode))
+                def ask(case: Any) -> None:
+                    nonlocal done
+                    sent = case.as_transport_kwargs(base_url="http://127.0.0.1")
+                    sent.pop("cookies", None)
+                    answer = client.request(**sent)
+                    assert answer.status_code < 500, (case.method, case.path, case.body, answer.text)
+                    assert answer.status_code < 400 or is_problem(answer, answer.status_code)
+                    done += 1
 
-            ask()
+                ask()
     return done
 
 
 def test_no_request_of_the_openapi_document_makes_it_fail(run_folder: Path) -> None:
     pytest.importorskip("schemathesis", reason="needs schemathesis (pip install schemathesis)")
-    assert fuzzed(run_folder, cases=300, seed=0) >= 200
+    assert fuzzed(run_folder, cases=250, seed=0) >= 250
 
 
 @pytest.mark.slow
 def test_many_requests_of_the_openapi_document(run_folder: Path) -> None:
     pytest.importorskip("schemathesis", reason="needs schemathesis (pip install schemathesis)")
     cases = 20_000 if os.environ.get("DIVMF_TRIAL") == "whole" else 1_000  # as `make faults` sets it
-    assert fuzzed(run_folder, cases=cases, seed=1) >= cases // 2  # some operations take no input
+    assert fuzzed(run_folder, cases=cases, seed=1) >= cases

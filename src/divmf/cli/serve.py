@@ -27,6 +27,10 @@ def serve(
                           " postgresql://HOST/DATABASE or redis://HOST:PORT/0 for several hosts."),
     ] = None,
     catalog: Annotated[Path | None, typer.Option(help="Titles and attributes of items: item_id, title, …")] = None,
+    rules: Annotated[
+        Path | None,
+        typer.Option(help="Rules that pages keep, such as rules.toml; those that the run was trained with if none."),
+    ] = None,
     group: Annotated[str | None, typer.Option(help="Attribute whose values are watched too, such as seller.")] = None,
     horizon: Annotated[
         int | None, typer.Option(help="Requests over which exposure is shared out; the number of users if not given.")
@@ -55,7 +59,7 @@ def serve(
     """
     given: dict[str, Any] = {
         "run": run, "host": host, "port": port, "token": token, "store": store, "catalog": catalog, "group": group,
-        "horizon": horizon, "workers": workers, "rate": rate, "origins": origins,
+        "rules": rules, "horizon": horizon, "workers": workers, "rate": rate, "origins": origins,
     }  # fmt: skip
     try:
         import fastapi  # noqa: F401

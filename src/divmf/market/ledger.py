@@ -208,6 +208,11 @@ class Ledger:
         self.shares = np.concatenate([self.shares, shares])
         self._relevel()
 
+    def set_shares(self, shares: Array) -> None:
+        """Let all items expect so many times their even shares from now on."""
+        self.shares[:] = shares
+        self._relevel()
+
     def set_share(self, item: int, share: float) -> None:
         """Let an item expect so many times its even share from now on."""
         self.shares[item] = share

@@ -11,6 +11,8 @@ import numpy as np
 
 from divmf.engine.arrays import Array
 from divmf.kernels.market import ONE, ONE_BITS, Columns, Terms, Wanted, find_rows, take_turns
+from divmf.kernels.rules import Ruled, take_ruled_turns
+from divmf.market.bound import MANY
 from divmf.market.columns import WIDTH
 from divmf.market.values import slot_weights
 
@@ -32,9 +34,20 @@ class Page(NamedTuple):
     bar: float
 
 
+class Within(NamedTuple):
+    """What one list must keep.
+
+    of     the totals of some items, as (row of the item, total) for each that one is in
+    room   (totals,) int64: how many items of a total the list may hold
+    """
+
+    of: Callable[[Array], tuple[Array, Array]]
+    room: Array
+
+
 def best_response(
     scores: Array, weight: float, out: Array, discount: Array, settled: Callable[[Array], Array], k: int,
-    exposure: Array,
+    exposure: Array, within: Within | None = None,
 ) -> Page:  # fmt: skip
     """The best list of one person.
 
@@ -42,13 +55,17 @@ def best_response(
     out        numbers of the items that must not be in the list, each once
     discount   (n_items,) float32: what candidates are found by
     settled    the discounts of some items as they are now: what the list is chosen by
-    exposure   (k,) what a showing counts in each slot
+    exposure   (k,) what a showing counts in each slot; within: what rules ask of the list
     """
     width = min(max(WIDTH, 2 * k), scores.shape[1])
-    columns = candidates(scores, weight, out, discount, width)
-    items, values = columns.items[: columns.ends[0]], columns.values[: columns.ends[0]]
-    discounts = settled(items)
-    chosen = chosen_of(values, discounts, k, exposure)
+    while True:
+        columns = candidates(scores, weight, out, discount, width)
+        items, values = columns.items[: columns.ends[0]], columns.values[: columns.ends[0]]
+        discounts = settled(items)
+        chosen = chosen_of(values, discounts, k, exposure, None if within is None else binding(items, k, within))
+        if len(chosen) == k or width == scores.shape[1]:
+            break
+        width = min(4 * width, scores.shape[1])  # limits left too few of the candidates
     last = values[chosen] + exposure[: len(chosen)] * discounts[chosen]
     return Page(items[chosen], values[chosen], discounts[chosen], float(last.min(initial=np.inf)))
 
@@ -70,7 +87,27 @@ def candidates(scores: Array, weight: float, out: Array, discount: Array, width:
     return columns
 
 
-def chosen_of(values: Array, discounts: Array, k: int, exposure: Array) -> Array:
+class Binding(NamedTuple):
+    """The limits that candidates can break: the totals of each as a CSR matrix, and the room of each total."""
+
+    offsets: Array
+    totals: Array
+    room: Array
+
+
+def binding(items: Array, k: int, within: Within) -> Binding | None:
+    """The limits that a list of k of these candidates can break; none if there is no such one."""
+    rows, totals = within.of(items)
+    many = np.bincount(totals, minlength=len(within.room)) > within.room
+    tight = many[totals] & (within.room[totals] < k)
+    if not tight.any():
+        return None
+    names, numbers = np.unique(totals[tight], return_inverse=True)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows[tight], minlength=len(items)))])
+    return Binding(offsets.astype(np.int64), numbers.astype(np.int32), within.room[names])
+
+
+def chosen_of(values: Array, discounts: Array, k: int, exposure: Array, limits: Binding | None = None) -> Array:
     """Which candidates, given in order of value, are the best list.
 
     The market's own turn of a user: a candidate's "exposure" is its position, so that the table of bonuses says what
@@ -84,5 +121,14 @@ def chosen_of(values: Array, discounts: Array, k: int, exposure: Array) -> Array
     positions = np.arange(n, dtype=np.int64) << ONE_BITS
     lists = np.full((1, k), -1, dtype=np.int32)
     slots = np.rint(exposure * ONE).astype(np.int64)
-    take_turns(columns, KIND, 0, 1, Terms(slot_weights(k), slots, np.append(discounts, 0.0)), positions, lists)
+    terms = Terms(slot_weights(k), slots, np.append(discounts, 0.0))
+    if limits is None:
+        take_turns(columns, KIND, 0, 1, terms, positions, lists)
+    else:
+        none, zero = np.zeros(len(limits.room)), np.zeros(len(limits.room), dtype=np.int64)
+        rules = Ruled(
+            limits.offsets, limits.totals, zero, zero + MANY, limits.room, none, none, none, none, none, none[:0], 0.0,
+            1.0, 1.0, False, True,
+        )  # fmt: skip
+        take_ruled_turns(columns, KIND, 0, 1, terms, rules, positions, zero.copy(), none.copy(), lists)
     return np.asarray(lists[0][lists[0] >= 0])

@@ -73,14 +73,16 @@ class Catalog:
         self.names = names
         self.titles: list[str | None] = [None] * len(names)
         self.columns: dict[str, tuple[Array, dict[str, int]]] = {}
+        self._table = pl.DataFrame({"item_id": self._ids()})
+        self._changed: dict[int, dict[str, str]] = {}
         if frame is not None:
             self._take(frame)
 
     @classmethod
-    def read(cls, names: Names, path: str | Path | None) -> "Catalog":
+    def read(cls, names: Names, path: str | Path | pl.DataFrame | None) -> "Catalog":
         """From a file with an item column, a title and attributes; without one, items have no titles."""
-        if path is None:
-            return cls(names)
+        if path is None or isinstance(path, pl.DataFrame):
+            return cls(names, path)
         path = Path(path)
         try:
             dat = path.is_file() and path.suffix.lower() == ".dat"
@@ -94,6 +96,7 @@ class Catalog:
         frame = frame.with_columns(pl.col(column).cast(dtype, strict=False)).unique(column, keep="first")
         ids = pl.DataFrame({column: pl.Series(self.names.ids, dtype=dtype)})
         found = ids.join(frame, on=column, how="left", maintain_order="left")
+        self._table = found.rename({column: "item_id"})
         title = find_column(frame, "title", required=False)
         if title is not None:
             self.titles = found[title].cast(pl.String).to_list()
@@ -105,6 +108,25 @@ class Catalog:
         codes: dict[str, int] = {}
         numbers = [-1 if value is None else codes.setdefault(value, len(codes)) for value in values]
         self.columns[name] = np.array(numbers, dtype=np.int32), codes
+
+    def _ids(self) -> pl.Series:
+        return pl.Series("item_id", self.names.ids, dtype=pl.Int64 if self.names.integers else pl.String)
+
+    def frame(self) -> pl.DataFrame:
+        """What is known of all items as a table, for rules: the catalog as it was read, and what was told since."""
+        table = pl.DataFrame({"item_id": self._ids()}).join(
+            self._table, on="item_id", how="left", maintain_order="left"
+        )  # fmt: skip
+        told: dict[str, dict[int, str]] = {}
+        for number, attributes in self._changed.items():
+            for name, value in attributes.items():
+                told.setdefault(name, {})[number] = value
+        for name, values in told.items():
+            old = table[name] if name in table.columns else pl.Series(name, [None] * len(table), dtype=pl.String)
+            if not old.dtype.is_nested():
+                new = pl.Series(name, list(values.values()), dtype=pl.String).cast(old.dtype, strict=False)
+                table = table.with_columns(old.scatter(list(values), new))
+        return table
 
     def title(self, number: int) -> str | None:
         """What an item is called."""
@@ -132,6 +154,8 @@ class Catalog:
         """Set what an item is called, if it is given, and these of its attributes."""
         if title is not None:
             self.titles[number] = title
+        if attributes:
+            self._changed[number] = self._changed.get(number, {}) | dict(attributes)
         for name, value in attributes.items():
             if name not in self.columns:
                 if len(self.columns) >= MOST_COLUMNS:

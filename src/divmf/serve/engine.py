@@ -4,15 +4,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from divmf.engine.arrays import Array
 from divmf.kernels.ledger import shown_at
+from divmf.market.bound import Bound
 from divmf.market.ledger import Ledger, Terms
 from divmf.market.response import Page, best_response
+from divmf.market.rules import Rules
+from divmf.market.totals import Totals
 from divmf.models.scorer import Factors
 from divmf.ranking.curve import Curve, Point
 from divmf.serve.catalog import Catalog, Names
 from divmf.serve.people import People, Taste, fitted_of
+from divmf.serve.ruling import bound_now, split_discount
 from divmf.train.runs import Run
 
 RECENT = 2048  # requests from which the discount of a new item is found
@@ -44,10 +49,13 @@ class Options:
     """How a run is served.
 
     horizon   requests over which exposure is shared out; as many as the run has users, if not given
+    catalog   titles and attributes of items; that of the rules, if not given
+    rules     what pages keep; the rules of the run, if not given
     """
 
     horizon: int | None = None
-    catalog: str | Path | None = None
+    catalog: str | Path | pl.DataFrame | None = None
+    rules: Rules | None = None
 
 
 class Engine:
@@ -64,9 +72,35 @@ class Engine:
         self.people = People(fitted, self.split, self.config.stake if market else 0.0)
         self.users, items = Names(self.split.user_ids), Names(self.split.item_ids)
         self.n_trained = len(items)
-        self.catalog = Catalog.read(items, options.catalog)
+        rules = options.rules
+        self.catalog = Catalog.read(items, rules.catalog if options.catalog is None and rules else options.catalog)
         self.ledger = Ledger(self.terms(self.point), self.discount_of(self.point))
         self.recent: list[tuple[Taste, float]] = []
+        self.totals: Totals | None = None
+        self.rule(*self.first_rules())
+
+    def first_rules(self) -> tuple[Bound | None, Array | None]:
+        """The rules that pages keep if no others are set, and what their totals are paid at first."""
+        if self.options.rules is not None:
+            return self.bound_now(self.options.rules), None
+        return self.run.rules, split_discount(self.run, self.point, self.config)[1]
+
+    def bound_now(self, rules: Rules) -> Bound:
+        """Rules for the items that there are now."""
+        return bound_now(rules, self.catalog, self.split, self.config.k)
+
+    def rule(self, bound: Bound | None, pay: Array | None = None) -> None:
+        """Keep these rules from now on; pay: what a showing of each total is paid at first, nothing if not given."""
+        self.totals, ledger = None, self.ledger
+        shares = np.ones(ledger.n_items)
+        if bound is not None:
+            scale = ledger.terms.horizon / max(self.split.n_users, 1)
+            self.totals = Totals(bound, ledger, self.people.spread or 1.0, scale)
+            if pay is not None:
+                self.totals.begin(pay)
+            if bound.target is not None:
+                shares = bound.target * len(bound.target)
+        ledger.set_shares(shares)
 
     @property
     def items(self) -> Names:
@@ -97,9 +131,11 @@ class Engine:
         )  # fmt: skip
 
     def discount_of(self, point: Point) -> Array:
-        """The discounts of the run at a point, for all items; new ones have the median.  (n_items,) float64"""
-        chosen = self.run.chosen(point)
-        found = np.zeros(self.n_trained) if chosen is None else chosen.discount.astype(np.float64)
+        """The discounts of the run at a point, for all items; new ones have the median.  (n_items,) float64
+
+        Where the run has rules, these hold what totals were paid, too; these are the items' own.
+        """
+        found, _ = split_discount(self.run, point, self.config)
         return np.append(found, np.full(len(self.items) - self.n_trained, np.median(found)))
 
     def taste(self, asked: Asked) -> Taste:
@@ -114,20 +150,23 @@ class Engine:
     def left_out(self, asked: Asked) -> Array:
         """What must not be in the list: what was met, what is excluded, what is full; each once."""
         met = self.people.met_by(asked.person) if asked.person >= 0 else asked.history[:0]
-        return np.unique(np.concatenate([met, asked.history, asked.out, self.ledger.full]))
+        ruled = [] if self.totals is None else [self.totals.out(self.totals.room(), asked.person)]
+        return np.unique(np.concatenate([met, asked.history, asked.out, self.ledger.full, *ruled]))
 
     def answer(self, asked: Asked) -> tuple[Page, Taste]:
         """The best list of a request; nothing is counted."""
         taste, share = self.taste(asked), 1.0 - asked.accuracy
-        ledger, given = self.ledger, asked.discount
-        discount = (share * (ledger.discount if given is None else given)).astype(np.float32)
+        ledger, given, totals = self.ledger, asked.discount, self.totals
+        own = ledger.discount if given is None else given
+        discount = (share * (own if totals is None else own + totals.discounts())).astype(np.float32)
 
         def settled(items: Array) -> Array:
-            return np.asarray(share * (ledger.at(items) if given is None else given[items]))
+            own = ledger.at(items) if given is None else given[items]
+            return np.asarray(share * (own if totals is None else own + totals.discounts(items)))
 
         page = best_response(
             self.people.scores(taste), taste.weight, self.left_out(asked), discount, settled, asked.k,
-            ledger.exposures(asked.k),
+            ledger.exposures(asked.k), None if totals is None else totals.within(totals.room(), asked.k),
         )  # fmt: skip
         return page, taste
 
@@ -135,11 +174,22 @@ class Engine:
         """The page is shown."""
         if not len(page.items):
             return
-        self.ledger.count(page.items)
+        self.shown(page.items)
         if len(self.recent) < RECENT:
             self.recent.append((taste, page.bar))
         else:
             self.recent[self.ledger.requests % RECENT] = (taste, page.bar)
+
+    def shown(self, items: Array, sign: int = 1) -> None:
+        """Count a page in the ledger and in the totals of rules; sign −1: it was not shown after all."""
+        (self.ledger.count if sign > 0 else self.ledger.uncount)(items)
+        if self.totals is not None:
+            self.totals.count(items, self.ledger, sign)
+
+    def set_full(self, name: str) -> None:
+        """A total of rules was found to be full."""
+        if self.totals is not None:
+            self.totals.set_full(name)
 
     def add_items(self, keys: list[int | str], similar: list[Array], shares: Array) -> None:
         """New items, each like some others, at the discounts of their shares."""
@@ -149,6 +199,8 @@ class Engine:
         first = self.ledger.n_items
         numbers = np.arange(first, first + len(keys))
         self.ledger.enter(shares)
+        if self.totals is not None:
+            self.totals.enter(len(keys))
         self.ledger.start[numbers] = discounts = self.entering(numbers)
         self.ledger.expect(numbers, discounts)
         self.ledger.at(numbers)
@@ -164,7 +216,8 @@ class Engine:
             return np.zeros(len(numbers))
         recent = self.recent if len(self.recent) >= SAMPLE else [*self.recent, *self._yesterday()]
         bars = np.array([bar for _, bar in recent])
-        asked = np.sort(bars[:, None] - self.people.values([taste for taste, _ in recent], numbers), axis=0)
+        asked = bars[:, None] - self.people.values([taste for taste, _ in recent], numbers)
+        asked.sort(axis=0)
         found = np.empty(len(numbers))
         for place, item in enumerate(numbers):
             low, high = 0.0, self.ledger.highest(int(item))
@@ -200,6 +253,11 @@ class Engine:
                 f"this run was made by {self.config.method!r}; only the market's runs have points to move to"
             )
         same = np.arange(self.ledger.n_items)
-        self.ledger = self.ledger.blended(self.terms(point), self.discount_of(point), same, BLEND)
+        self.go_on(self.ledger.blended(self.terms(point), self.discount_of(point), same, BLEND))
         self.point = point
-        self.recent = []
+
+    def go_on(self, ledger: Ledger) -> None:
+        """Take over a ledger; what totals are paid, and what they were given, stays."""
+        self.ledger, self.recent = ledger, []
+        if self.totals is not None:
+            self.totals = self.totals.moved(ledger)

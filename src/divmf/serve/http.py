@@ -15,9 +15,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from divmf import __version__
+from divmf.market.rules import Rules
 from divmf.serve.gauges import LedgerGauges
 from divmf.serve.guard import Guard
-from divmf.serve.live import Live, Recommendation
+from divmf.serve.live import Live
+from divmf.serve.pages import Recommendation
 from divmf.serve.problems import Problem, add_handlers, problem, responses
 from divmf.serve.schemas import (
     Counted,
@@ -28,6 +30,7 @@ from divmf.serve.schemas import (
     PointBody,
     PreviewBody,
     RecommendBody,
+    RulesBody,
     ShownBody,
     Status,
 )
@@ -48,7 +51,7 @@ documents (RFC 9457).
 """
 TAGS = [
     {"name": "recommend", "description": "Pages for people, and what they did with them."},
-    {"name": "items", "description": "New items, stock, shares; how often each was shown."},
+    {"name": "items", "description": "New items, stock, shares, rules; how often each was shown."},
     {"name": "exposure", "description": "How showings are shared out, and the operating point."},
     {"name": "service", "description": "For those who run it."},
 ]
@@ -91,7 +94,7 @@ def create_app(live: Live, settings: ServeSettings) -> FastAPI:
     if settings.origins:
         origins = [origin.strip() for origin in settings.origins.split(",")]
         app.add_middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"],
+            CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST", "PUT"],
             allow_headers=["authorization", "content-type"],
         )  # fmt: skip
     app.add_middleware(Guard, settings=settings, registry=registry)
@@ -151,6 +154,9 @@ def add_people(app: FastAPI, live: Live) -> None:
     async def shown(body: ShownBody) -> Counted:
         """Count a page that was rendered after a recommendation with `dry_run`."""
         (outcome,) = await asyncio.wrap_future(live.showing(body.items, body.user, body.request))
+        if outcome.stale:
+            await run_in_threadpool(live.follow_rules)
+            (outcome,) = await asyncio.wrap_future(live.showing(body.items, body.user, body.request))
         return Counted(counted=live.rendered(body.items, body.user, outcome))
 
     @app.post("/events", tags=["recommend"])
@@ -198,6 +204,20 @@ def add_items(app: FastAPI, live: Live) -> None:
     ) -> list[dict[str, Any]]:
         """Find items by a part of their id or title."""
         return live.search(q, limit)
+
+    @app.get("/rules", tags=["items"])
+    def rules() -> dict[str, Any]:
+        """The rules that hold: what each total was promised and given; those furthest from their floor first."""
+        return live.rules()
+
+    @app.put("/rules", tags=["items"])
+    def set_rules(body: RulesBody) -> dict[str, Any]:
+        """Keep these rules from now on, in all workers, in the place of all others: the tables of rules.toml.
+
+        Empty tables mean no rules, `{"start": true}` those that the service was started with.
+        """
+        live.set_rules(None if body.start else body.model_dump(exclude={"start"}, exclude_defaults=True))
+        return live.rules()
 
     @app.get("/items/{item}", tags=["items"], responses=responses(404))
     def item(item: ItemId) -> dict[str, Any]:
@@ -291,7 +311,10 @@ def app_from_environment() -> FastAPI:
 
 def open_live(settings: ServeSettings) -> Live:
     """The `Live` of a service."""
-    live = Live(settings.run, store=settings.store, horizon=settings.horizon, catalog=settings.catalog)
+    rules = None if settings.rules is None else Rules.read(settings.rules, settings.catalog)
+    live = Live(
+        settings.run, store=settings.store, horizon=settings.horizon, catalog=settings.catalog, rules=rules
+    )  # fmt: skip
     if settings.group is not None and settings.group not in live.engine.catalog.columns:
         known = ", ".join(live.engine.catalog.columns) or "none"
         live.close()

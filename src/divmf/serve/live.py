@@ -17,20 +17,21 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
+import polars as pl
 
 from divmf.engine.arrays import Array
-from divmf.market.response import Page
+from divmf.market.rules import Rules
 from divmf.serve.engine import Asked, Engine, Options
-from divmf.serve.people import Taste
+from divmf.serve.pages import Attempt, Full, Line, Recommendation
 from divmf.serve.report import exposure_of, item_of
+from divmf.serve.ruling import tables_of, told_of
 from divmf.serve.shared import Shared, run_key
-from divmf.serve.store import Document, Event, Outcome, Showing, Snapshot, Store
+from divmf.serve.store import Document, Event, Outcome, Showing, Snapshot, Store, StoreDown
 from divmf.serve.stores import open_store
 from divmf.serve.writer import Writer
 
@@ -41,56 +42,21 @@ TOO_MANY = "other workers took the last seats of items again and again; ask once
 MOST_K, MOST_HISTORY, MOST_EXCLUDED = 200, 1000, 10_000
 
 
-@dataclass(frozen=True)
-class Line:
-    """One slot of a page: the item, its score, and the discount that helped it (0 if it did not)."""
-
-    item: int | str
-    title: str | None
-    score: float
-    discount: float
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """A page.
-
-    basis     what it rests on: "user" (of the training), "history" (folded in), "nothing" (the mean of everybody)
-    counted   whether it counts as shown
-    """
-
-    items: tuple[Line, ...]
-    basis: str
-    counted: bool
-
-
-class Attempt(NamedTuple):
-    """A page that was made: for whom, the row it is kept by, and what the store will say; none of it is a dry run."""
-
-    page: Page
-    taste: Taste
-    row: Showing | None
-    done: "Future[list[Outcome]] | None"
-
-
-class Full(ValueError):
-    """Items that were to be shown are at their capacity."""
-
-
 class Live:
     """A run folder as a service: answers requests, keeps the ledger, follows the other workers of its store.
 
     run       a run folder with a picked point, as `divmf pick` leaves it
     store     where showings are kept (`divmf.serve.stores`); sqlite:///RUN.live.sqlite, if not given
     horizon   requests over which exposure is shared out; as many as the run has users, if not given
-    catalog   a file with titles and attributes of items: item_id, title, …
+    catalog   a file or frame with titles and attributes of items: item_id, title, …
+    rules     what pages keep (`divmf.Rules`); those that the run was trained with, if not given
     """
 
     def __init__(
         self, run: str | Path, *, store: str | Store | None = None, horizon: int | None = None,
-        catalog: str | Path | None = None,
+        catalog: str | Path | pl.DataFrame | None = None, rules: Rules | None = None,
     ) -> None:  # fmt: skip
-        options, folder = Options(horizon, catalog), Path(run)
+        options, folder = Options(horizon, catalog, rules), Path(run)
         url = store or f"sqlite:///{os.fspath(folder).rstrip('/')}.live.sqlite"
         self.store = open_store(url) if isinstance(url, str) else url
         try:
@@ -140,8 +106,13 @@ class Live:
         person = None if user is None else str(user)
         for _ in range(TRIES):
             made = self.attempt(asked, person, dry_run)
-            if made.done is None or self.kept(made, self._result(made)):
+            if made.done is None:
                 return self.told(made, basis)
+            outcome = self._result(made)
+            if self.kept(made, outcome):
+                return self.told(made, basis)
+            if outcome.stale:
+                self.follow_rules()
         raise Full(TOO_MANY)
 
     async def arecommend(self, asked: Asked, basis: str, person: str | None, dry_run: bool) -> Recommendation:
@@ -157,7 +128,16 @@ class Live:
                 raise
             if self.kept(made, outcome):
                 return self.told(made, basis)
+            if outcome.stale:
+                await asyncio.to_thread(self.follow_rules)
         raise Full(TOO_MANY)
+
+    def follow_rules(self) -> None:
+        """Other rules hold now: take them up."""
+        before = self.shared.version
+        self.sync()
+        if self.shared.version == before and self.shared.foreign:
+            raise StoreDown("another worker was started with other rules; start this one with the same --rules")
 
     def asked(
         self, user: int | str | None = None, history: Sequence[int | str] = (), k: int | None = None,
@@ -202,8 +182,16 @@ class Live:
             if dry_run or not len(page.items):
                 return Attempt(page, taste, None, None)
             self.engine.count(page, taste)
-            row = Showing(self.texts(page.items), person, time.time(), self.worker)
+            row = self.row_of(page.items, person)
             return Attempt(page, taste, row, self._writer.submit([row]))
+
+    def row_of(self, items: Array, person: str | None, request: str | None = None) -> Showing:
+        """A page as the store keeps it."""
+        totals = self.engine.totals
+        limited = () if totals is None else totals.limited(items)
+        return Showing(
+            self.texts(items), person, time.time(), self.worker, request, self.shared.version, limited
+        )  # fmt: skip
 
     def _result(self, made: Attempt) -> Outcome:
         assert made.done is not None
@@ -223,10 +211,12 @@ class Live:
         """Whether the store took a page; if an item was full, it is taken back, and the item is known to be full."""
         assert made.row is not None
         with self.lock:
-            if not outcome.full:
+            if outcome.kept:
                 self.shared.latest.append(made.row)
                 return True
             self.shared.uncount(made.row)
+            for name in outcome.over:
+                self.engine.set_full(name)
             for number in self.shared.numbers_of(Showing(outcome.full, None, 0.0, "")):
                 self.engine.ledger.set_full(int(number))
             return False
@@ -258,14 +248,15 @@ class Live:
             numbers = [self.engine.items.number(each, "items") for each in items]
             if None in numbers:
                 raise ValueError(f"items: there is no item {str(items[numbers.index(None)])[:200]!r}; add it first")
-            texts = tuple(str(self.engine.items.ids[number]) for number in numbers if number is not None)
-        person = None if user is None else str(self.engine.users.key(user, "user"))
-        return self._writer.submit([Showing(texts, person, time.time(), self.worker, request)])
+            person = None if user is None else str(self.engine.users.key(user, "user"))
+            return self._writer.submit([self.row_of(np.array(numbers, dtype=np.int64), person, request)])
 
     def rendered(self, items: Sequence[int | str], user: int | str | None, outcome: Outcome) -> bool:
         """Count a page that the store took; whether it was new."""
         if outcome.full:
             raise Full(f"items: {outcome.full[0]!r} is at its capacity and may not be shown any more")
+        if outcome.over:
+            raise Full(f"items: {outcome.over[0]} is at its cap and may not be shown any more now")
         if outcome.repeated:
             return False
         with self.lock:
@@ -278,7 +269,11 @@ class Live:
 
         request: a name of the caller's; the same name is counted once
         """
-        return self.rendered(items, user, self.showing(items, user, request).result()[0])
+        outcome = self.showing(items, user, request).result()[0]
+        if outcome.stale:
+            self.follow_rules()
+            outcome = self.showing(items, user, request).result()[0]
+        return self.rendered(items, user, outcome)
 
     def events(self, events: Sequence[tuple[int | str, int | str, str]]) -> "Future[list[Outcome]]":
         """Somebody met items: (user, item, kind), into the histories at once, and into the log."""
@@ -312,6 +307,24 @@ class Live:
         share               how many times its even share of the exposure it may expect
         """
         self.describing(items).result()
+
+    def ruling(self, rules: Rules | Mapping[str, Any] | None) -> "Future[list[Outcome]]":
+        """Have other rules kept from now on; see `set_rules`."""
+        tables = tables_of(rules) if isinstance(rules, Rules) else rules
+        return self.shared.change_rules(None if tables is None else dict(tables), self._writer.submit)
+
+    def set_rules(self, rules: Rules | Mapping[str, Any] | None) -> None:
+        """Keep other rules from now on, here and in all workers; {}: none, None: those of the start again."""
+        self.ruling(rules).result()
+
+    def rules(self) -> dict[str, Any]:
+        """The rules that hold: how they were set, and what each total was promised and given."""
+        with self.lock:
+            totals, tables = self.engine.totals, self.shared.rules
+            told = {"set": tables, "from": "request" if tables is not None else "start" if totals else "none"}
+            if totals is None:
+                return told | {"impossible": [], "totals": []}
+            return told | {"impossible": list(totals.bound.impossible), "totals": told_of(totals)}
 
     # what one wants to know
 

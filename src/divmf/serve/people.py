@@ -67,7 +67,7 @@ class People:
         self.lengths = np.diff(split.train.matrix.indptr)
         self._folded: OrderedDict[bytes, Array] = OrderedDict()
         self._nobody = self._mean()
-        self._spread = usual_spread(model.scorer, split, self.power) if split.n_users else 0.0
+        self.spread = usual_spread(model.scorer, split, self.power) if split.n_users else 0.0
 
     @property
     def n_items(self) -> int:
@@ -130,7 +130,7 @@ class People:
         """Somebody new, with a weight at which the list gives way no more than usual."""
         scores = self.scores(taste)
         scores[:, history] = -np.inf
-        (weight,) = steadied(np.array([taste.weight]), spreads_of(scores), self._spread)
+        (weight,) = steadied(np.array([taste.weight]), spreads_of(scores), self.spread)
         return taste._replace(weight=float(weight))
 
     def scores(self, taste: Taste) -> Array:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from divmf.serve.live import Full
+from divmf.serve.pages import Full
 from divmf.serve.store import StoreDown
 
 log = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ from divmf.engine.arrays import Array
 from divmf.kernels.ledger import shown_at
 from divmf.ranking.metrics import coverage, entropy, gini
 from divmf.serve.engine import Engine
+from divmf.serve.ruling import summary_of
 from divmf.serve.store import Showing
 
 DOTS = 101  # of the Lorenz curve
@@ -62,6 +63,7 @@ def exposure_of(engine: Engine, group: str | None = None) -> dict[str, Any]:
         "rho": ledger.pace.rho,
         "drift": ledger.drift,
         "point": {"name": engine.point.name, "epoch": engine.epoch},
+        "rules": None if engine.totals is None else summary_of(engine.totals),
         "groups": None,
     }
     if group is not None:

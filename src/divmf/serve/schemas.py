@@ -1,7 +1,7 @@
 """What requests and answers look like: the OpenAPI document is made from these."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
@@ -147,6 +147,24 @@ class ItemsBody(Body):
     """Items to be added or changed."""
 
     items: list[ItemBody] = Field(min_length=1, max_length=MOST_ITEMS)
+
+
+Table = dict[Word, Any]
+
+
+class RulesBody(Body):
+    """The tables of rules.toml; files cannot be named."""
+
+    start: bool = Field(default=False, description="the rules that the service was started with; no tables beside it")
+    capacity: Table | None = Field(default=None, description="never in more lists", examples=[{"column": "seats"}])
+    floor: Table | None = Field(default=None, description="in at least so many lists of each horizon")
+    target: Table | None = Field(default=None, description="what exposure is aimed at: even, merit or a column")
+    groups: dict[Word, Table] = Field(
+        default_factory=dict, max_length=20, examples=[{"seller": {"floor": "1%", "per_list": 2}}],
+        description="a column of the catalog, and what holds for each value: floor, cap, target, per_list",
+    )  # fmt: skip
+    filter: Table | None = Field(default=None, description="what never (exclude) or alone (allow) stands in a list")
+    promote: Table | None = Field(default=None, description="items that together have at least a share of all slots")
 
 
 class PreviewBody(Body):

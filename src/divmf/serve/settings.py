@@ -28,6 +28,7 @@ class ServeSettings(BaseSettings):
         " sqlite beside the run folder, if not given",
     )
     catalog: Path | None = Field(default=None, description="titles and attributes of items: item_id, title, …")
+    rules: Path | None = Field(default=None, description="rules that pages keep, such as rules.toml")
     group: str | None = Field(default=None, description="attribute whose values are watched too, such as seller")
     horizon: int | None = Field(
         default=None, ge=1, description="requests over which exposure is shared out; the number of users, if not given"

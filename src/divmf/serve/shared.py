@@ -7,7 +7,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,8 +18,10 @@ from safetensors.numpy import load as unpack
 from safetensors.numpy import save as pack
 
 from divmf.engine.arrays import Array
+from divmf.market.totals import Totals
 from divmf.serve.engine import BLEND, Engine, Options
-from divmf.serve.store import Document, Event, Showing, Store
+from divmf.serve.ruling import limits_of, rules_of
+from divmf.serve.store import Document, Entry, Event, Outcome, Showing, Store
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +50,11 @@ class Shared:
         self.described: dict[str, Document] = {}  # items that were added or changed, in the order of their adding
         self.synced = 0.0
         self._showing = self._event = self._document = 0  # numbers of the last ones that were taken in
-        self._reading = threading.Lock()
+        self.reading = threading.RLock()
         self._ids: tuple[Engine | None, int, bytes] = (None, 0, b"")
+        self.version, self.base = "", base_of(self.engine)  # of the rules that hold, and of those of the start
+        self.rules: dict[str, Any] | None = None  # the tables that were set since, if any
+        self.foreign = False  # whether other rules hold that this worker was not started with
         self._take_up()
 
     # starting
@@ -57,6 +63,7 @@ class Shared:
         """Bring the ledger to where the store is: its documents, the last snapshot, and what was shown since."""
         counts, kept = self.store.counts(), self.store.snapshot()
         self._take_documents(starting=True)
+        self._begin_rules()
         if kept is not None:
             self._restore(unpack(kept.data))
             self._showing = kept.showing
@@ -67,6 +74,7 @@ class Shared:
             number = self.engine.items.of_text(text)
             if number is not None:
                 ledger.shown[number] = count
+        self.know_totals()
         if counts:
             log.info("the ledger goes on after %s requests", f"{ledger.requests:,}")
 
@@ -98,7 +106,7 @@ class Shared:
     def sync(self, everything: bool = False) -> int:
         """Take in what others have done since; how many showings. everything: what this worker did, too."""
         found = 0
-        with self._reading:
+        with self.reading:
             while rows := self.store.showings(self._showing):
                 with self.lock:
                     for _, row in rows:
@@ -118,12 +126,12 @@ class Shared:
         """A page that somebody is shown."""
         numbers = self.numbers_of(row)
         if len(numbers):
-            self.engine.ledger.count(numbers)
+            self.engine.shown(numbers)
         self.latest.append(row)
 
     def uncount(self, row: Showing) -> None:
         """A page that was not shown after all."""
-        self.engine.ledger.uncount(self.numbers_of(row))
+        self.engine.shown(self.numbers_of(row), -1)
 
     def numbers_of(self, row: Showing) -> Array:
         """The numbers of the items of a page that there are now."""
@@ -156,6 +164,8 @@ class Shared:
         if name == "point" and told["run"] == run_key(self.engine):
             with self.lock:
                 self._move(int(told["epoch"]))
+        elif name == "rules":
+            self._take_rules(told, starting)
         elif name == "reload" and starting:  # what was picked then is newer than a point set before
             self._move(self.engine.run.picked.epoch)
         elif name == "reload" and told["by"] != self.worker:
@@ -164,6 +174,76 @@ class Shared:
     def _move(self, epoch: int) -> None:
         if epoch != self.engine.epoch:
             self.engine.move_to(self.engine.point_at(epoch))
+
+    # rules
+
+    def _begin_rules(self) -> None:
+        """The rules of the start hold, unless others were set since for the same start; workers agree by the store."""
+        if self.version or not self.base:
+            return
+        version = uuid4().hex
+        text = json.dumps({"version": version, "base": self.base, "rules": None})
+        limits = limits_of(self.engine.totals, version, self.engine.items.ids)
+        self.store.write([Document("setting", "rules", text), limits])
+        self.version = version
+
+    def _take_rules(self, told: Mapping[str, Any], starting: bool) -> None:
+        """Rules that were set, by this worker or another one."""
+        if told["version"] == self.version or (starting and told["base"] != self.base):
+            return
+        if told["base"] != self.base:
+            self.foreign = True
+            log.error("another worker was started with other rules; pages are refused until this one has them, too")
+            return
+        self.foreign = False
+        self.put_rules(told["rules"], told["version"])
+        if not starting:
+            self.know_totals()
+
+    def put_rules(self, tables: dict[str, Any] | None, version: str) -> Totals | None:
+        """Keep rules from now on, given as their tables; none: those of the start."""
+        bound = self.engine.first_rules()[0] if tables is None else None
+        if tables:
+            bound = self.engine.bound_now(rules_of(tables))
+        with self.lock:
+            self.engine.rule(bound)
+            totals, missing = self.engine.totals, 0
+            if totals is not None:
+                missing = len(self.engine.items) - (len(totals.bound.offsets) - 1)
+                totals.enter(missing)
+            for document in self.described.values():
+                self._share_and_join(document)
+            self.rules, self.version = tables, version
+        return totals
+
+    def change_rules(
+        self, tables: dict[str, Any] | None, submit: "Callable[[list[Entry]], Future[list[Outcome]]]"
+    ) -> "Future[list[Outcome]]":
+        """Keep other rules from now on, here and, once they are written, in all workers."""
+        version = uuid4().hex
+        with self.reading:
+            before = self.rules, self.version
+            with self.lock:
+                totals = self.put_rules(tables, version)
+                text = json.dumps({"version": version, "base": self.base, "rules": tables})
+                limits = limits_of(totals, version, self.engine.items.ids)
+                done = submit([Document("setting", "rules", text), limits])
+            try:
+                done.result()
+            except RuntimeError:
+                self.put_rules(*before)
+                raise
+        self.know_totals()
+        return done
+
+    def know_totals(self) -> None:
+        """Take over how often the store has counted each total that is limited."""
+        counted = self.store.totals()
+        with self.lock:
+            totals = self.engine.totals
+            if totals is not None:
+                pairs = [counted.get(totals.bound.called(each), (0, 0)) for each in range(totals.n_totals)]
+                totals.know(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
 
     # items
 
@@ -212,11 +292,21 @@ class Shared:
         assert number is not None
         attributes = {name: str(value) for name, value in told.get("attributes", {}).items()}
         engine.catalog.describe(number, told.get("title"), attributes)
-        if "share" in told and engine.ledger.shares[number] != told["share"]:
-            engine.ledger.set_share(number, float(told["share"]))
+        self._share_and_join(document)
         if "capacity" in told:
             engine.ledger.set_capacity(number, None if told["capacity"] < 0 else int(told["capacity"]))
         self.described[document.name] = document
+
+    def _share_and_join(self, document: Document) -> None:
+        """The share that an item may expect, and the totals of rules that its attributes say it is in."""
+        engine, told = self.engine, json.loads(document.text)
+        number = engine.items.of_text(document.name)
+        if number is None:
+            return
+        if "share" in told and engine.ledger.shares[number] != told["share"]:
+            engine.ledger.set_share(number, float(told["share"]))
+        if engine.totals is not None and told.get("attributes"):
+            engine.totals.join(number, {name: str(value) for name, value in told["attributes"].items()})
 
     # newer runs
 
@@ -228,14 +318,30 @@ class Shared:
             try:
                 self.take_items(list(self.described.values()))
                 numbers = old.numbers_in(made)
-                capacity = made.ledger.capacity.copy()
-                made.ledger = old.ledger.blended(made.ledger.terms, made.ledger.discount, numbers, BLEND)
+                capacity, shares = made.ledger.capacity.copy(), made.ledger.shares.copy()
+                made.go_on(old.ledger.blended(made.ledger.terms, made.ledger.discount, numbers, BLEND))
+                made.ledger.set_shares(shares)
                 for item in np.flatnonzero(capacity != made.ledger.capacity):
                     made.ledger.set_capacity(int(item), int(capacity[item]))
             except BaseException:
                 self.engine = old
                 raise
+        self._keep_rules(base_of(made))
         log.info("went over to %s as it is now: %s", self.folder, made.point.name)
+
+    def _keep_rules(self, base: str) -> None:
+        """A newer run keeps the rules that were set, unless it brings others along."""
+        if base == self.base:
+            self.put_rules(self.rules, self.version)
+        else:
+            self.version, self.base, self.rules = "", base, None
+            self._begin_rules()
+        self.know_totals()
+
+
+def base_of(engine: Engine) -> str:
+    """What tells the rules that a service was started with from others; empty, if there are none."""
+    return "" if engine.totals is None else engine.totals.bound.digest
 
 
 def run_key(engine: Engine) -> str:
