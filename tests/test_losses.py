@@ -92,7 +92,7 @@ def test_gradient_descent_on_the_loss_reaches_that_optimum_from_popularity() -> 
     for _ in range(1500):
         kept = top(scores.detach(), 4)[0]
         optimiser.zero_grad()
-        losses.diversity(scores, kept, 2, 0.01).backward()
+        losses.diversity(scores, kept, 0.01, 2).backward()
         optimiser.step()
     counts = np.bincount(top(scores.detach(), 2)[0].numpy().ravel(), minlength=4)
     assert counts.tolist() == [2, 2, 2, 2]

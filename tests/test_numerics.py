@@ -62,7 +62,7 @@ def test_losses_in_float32_are_those_in_float64_to_a_hundred_thousandth(spread: 
         lambda scores: losses.bpr(scores[:, 0], scores[:, 1]),
         lambda scores: losses.mse(scores[:, 0], scores[:, 1]),
         lambda scores: losses.softmax(scores, rows, met),
-        lambda scores: losses.diversity(scores, kept, 5, 0.01),
+        lambda scores: losses.diversity(scores, kept, 0.01, 5),
     ):
         assert_close(loss(whole.float()).double(), loss(whole), rtol=1e-5, atol=1e-5)
 

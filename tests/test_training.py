@@ -103,9 +103,7 @@ def test_a_block_has_the_gradient_of_its_submatrix() -> None:
     diversity_gradient(model, users, items, data.matrix, config, 0)
     scores = (model.scores(slice(None)))[users][:, items]
     scores = scores.masked_fill(torch.from_numpy(data.matrix.toarray()[users][:, items] > 0), UNREACHABLE)
-    expected = torch.autograd.grad(
-        losses.diversity(scores, top(scores, 4)[0], 4, config.eps), (model.users, model.items)
-    )
+    expected = torch.autograd.grad(losses.diversity(scores, top(scores, 4)[0], config.eps), (model.users, model.items))
     assert_close(model.users.grad, expected[0], rtol=1e-10, atol=1e-12)
     assert_close(model.items.grad, expected[1], rtol=1e-10, atol=1e-12)
 

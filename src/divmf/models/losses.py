@@ -89,10 +89,10 @@ def score_gradient_(
     return gradient if skewed is None else gradient.scatter_add_(1, skewed, spread)
 
 
-def diversity(scores: Tensor, kept: Tensor, k: int, eps: float) -> Tensor:
+def diversity(scores: Tensor, kept: Tensor, eps: float, skewed: int | None = None) -> Tensor:
     """L_div = Reg_cov + Reg_skew of a whole matrix at once, Sec. 3.2.3: what the chunked training must equal.
 
-    The first k of `kept` are the recommendation; Reg_skew reads those only (method.md).
+    skewed: Reg_skew reads the first so many of the kept items; none: all of T, the letter of the paper
     """
     log_t = log_mass(scores, kept)
-    return coverage(column_mass(log_t.exp(), kept, scores.shape[1]), eps) + skewness(log_t[:, :k])
+    return coverage(column_mass(log_t.exp(), kept, scores.shape[1]), eps) + skewness(log_t[:, :skewed])
