@@ -1,8 +1,8 @@
 """`make results`: the market and its rivals on five datasets and four models, as docs/results.md and pictures.
 
 Curves are made in results/ (what is there is not made again), then the page is written of what is there: it says which
-datasets, seeds, lengths of lists and methods these are. `--page` writes the page alone; `--paper` makes the paper's
-experiments, too, which take hours; without it, their section stays as it stands in the page.
+datasets, seeds, lengths of lists and methods these are. `--page` writes the page alone. The section of the paper's
+experiments stays as it stands in the page (`benchmarks/paper.py` makes it).
 """
 
 import argparse
@@ -38,7 +38,6 @@ from divmf.engine.files import read_json
 ROOT = Path(__file__).parent.parent
 COMPARED = [base for base in BASES if base != "auto"]
 FULL = 0.9995  # a coverage that is shown as 1.000
-PAPER = "## The paper's claims, tried again"
 
 
 def main() -> None:
@@ -47,7 +46,6 @@ def main() -> None:
     parser.add_argument("names", nargs="*", choices=[*DATASETS, []], help="datasets; all if none is named")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many")
     parser.add_argument("--page", action="store_true", help="write the page of the curves that are there")
-    parser.add_argument("--paper", action="store_true", help="make the paper's experiments as well")
     parser.add_argument("--folder", type=Path, default=ROOT / "results", help="where curves are kept")
     asked = parser.parse_args()
     folder = asked.folder / "fifth"
@@ -55,11 +53,7 @@ def main() -> None:
         asked_jobs = jobs(folder, asked.names or list(DATASETS), SEEDS[: asked.seeds])
         make_curves(asked_jobs, lambda line: print(line, flush=True))
     file = ROOT / "docs" / "results.md"
-    if asked.paper:
-        paper.reproduce(asked.folder / "reproduce")
-        section = paper.section(asked.folder / "reproduce", file.parent / "img") + "\n"
-    else:
-        section = PAPER + file.read_text().partition(PAPER)[2]
+    section = paper.HEADING + file.read_text().partition(paper.HEADING)[2]
     file.write_text(page(folder, file.parent / "img") + "\n\n" + section)
     write_table(ROOT / "README.md", folder, summary(folder))
     print(file)
