@@ -1,7 +1,8 @@
 """DivMF on the splits its authors released: MF with either way of batching, and the diversity curves.
 
-`python -m benchmarks.authors FOLDER [--seeds 8] [--variants 8] [--data ml-1m epinions-15]`. Everything trained
-stays in FOLDER, one file a curve; a command that was stopped goes on, and one with more seeds trains the new ones.
+`python -m benchmarks.authors FOLDER [--seeds 8] [--pairs 8] [--plain 8] [--variants 8] [--data …]`.
+Everything trained stays in FOLDER, one file a curve; a command that was stopped goes on, and one with more seeds trains
+the new ones. MF stands beside a plain torch loop (`benchmarks/plain.py`) with the same settings and stopping rule.
 """
 
 import argparse
@@ -18,7 +19,7 @@ UNMASK = {"ml-1m": 100, "epinions-15": 50}  # Sec. 4.1
 # what the authors' released code gives on these splits, cleaned of its leak, seen items out: MF's test nDCG@5, and the
 # Gini index of its lists of 5 at a pooled nDCG@5
 THEIRS = {"ml-1m": (0.0310, 0.027, 0.77), "epinions-15": (0.0219, 0.019, None)}
-RELEASE, PAIRS = "preset release", "MF, pairs shuffled"
+RELEASE, PAIRS, PLAIN = "preset release", "MF, pairs shuffled", "MF, a plain torch loop"
 # from the model that the preset's accuracy phase gave, which is the same for all
 VARIANTS: dict[str, dict[str, Any]] = {
     "preset paper": {},
@@ -34,24 +35,31 @@ def main() -> None:
     """Train what is not there yet, then print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.authors", description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seeds", type=int, default=8)
+    told = {
+        "seeds": "preset release: MF and its curve", "pairs": "MF with pairs shuffled", "plain": "the plain loop",
+        "variants": "the curves of preset paper and its variants",
+    }  # fmt: skip
+    for flag, what in told.items():
+        parser.add_argument(f"--{flag}", type=int, default=8, metavar="N", help=f"how many seeds of {what}")
     parser.add_argument("--data", nargs="+", choices=list(SPLITS), default=list(SPLITS))
-    parser.add_argument(
-        "--variants", type=int, default=8, metavar="SEEDS", help="seeds of preset paper and its variants"
-    )
     asked = parser.parse_args()
-    for seed in range(asked.seeds):  # seed by seed, so that after any of them all is comparable
-        for name in asked.data:
-            settings = {"preset": "release", "unmask": UNMASK[name]}
-            trained(asked.folder, name, RELEASE, settings | {"diversity_epochs": EPOCHS}, seed)
-            trained(asked.folder, name, PAIRS, settings | {"shuffle": "pairs", "diversity_epochs": 0}, seed)
-    for seed in range(asked.variants):
-        for name, (what, settings) in product(asked.data, VARIANTS.items()):
-            paper = {"preset": "paper", "unmask": UNMASK[name], "diversity_epochs": EPOCHS, "accuracy_epochs": 0}
-            trained(asked.folder, name, what, paper | settings, seed, from_base=True)
+    most = max(asked.seeds, asked.pairs, asked.plain, asked.variants)
+    for seed, name in product(range(most), asked.data):  # seed by seed, so that after any of them all is comparable
+        settings = {"unmask": UNMASK[name], "diversity_epochs": EPOCHS}
+        if seed < asked.seeds:
+            trained(asked.folder, name, RELEASE, settings | {"preset": "release"}, seed)
+        if seed < asked.pairs:
+            pairs = {"preset": "release", "shuffle": "pairs", "diversity_epochs": 0}
+            trained(asked.folder, name, PAIRS, pairs, seed)
+        if seed < asked.plain:
+            trained_plainly(asked.folder, name, seed)
+        for what, own in VARIANTS.items() if seed < asked.variants else ():
+            paper = settings | {"preset": "paper", "accuracy_epochs": 0}
+            trained(asked.folder, name, what, paper | own, seed, from_base=True)
     for name in asked.data:
+        counts = {RELEASE: asked.seeds, PAIRS: asked.pairs, PLAIN: asked.plain}
         print(f"\n### {SPLITS[name]}\n")
-        print("\n".join(accuracy_table(asked.folder, name, asked.seeds)))
+        print("\n".join(accuracy_table(asked.folder, name, counts)))
         print("\n" + "\n".join(curve_table(asked.folder, name, asked.seeds, asked.variants)))
 
 
@@ -85,6 +93,22 @@ def trained(folder: Path, name: str, what: str, settings: dict[str, Any], seed: 
         run.curve.frame.write_parquet(path)
 
 
+def trained_plainly(folder: Path, name: str, seed: int) -> None:
+    """The plain loop, unless it is there."""
+    import polars as pl
+
+    from benchmarks.plain import plain_bpr
+    from divmf.data.datasets import data_directory
+    from divmf.models.config import TrainConfig
+
+    path = file_of(folder, name, PLAIN, seed)
+    if path.exists():
+        return
+    print(f"# {name}, {PLAIN}, seed {seed}", file=sys.stderr, flush=True)
+    table = pl.read_parquet(data_directory() / f"divmf-{name}-split.parquet")
+    plain_bpr(table, seed, TrainConfig(preset="release").patience).write_parquet(path)
+
+
 def curves_of(folder: Path, name: str, what: str, seeds: int) -> list[Any]:
     """The tables of points of all seeds."""
     import polars as pl
@@ -92,23 +116,40 @@ def curves_of(folder: Path, name: str, what: str, seeds: int) -> list[Any]:
     return [pl.read_parquet(file_of(folder, name, what, seed)) for seed in range(seeds)]
 
 
+def accuracy_of(points: Any) -> Any:
+    """The accuracy epochs of a table."""
+    return points.filter(points["phase"] == "accuracy")
+
+
 def base_of(points: Any) -> dict[str, Any]:
     """MF: the accuracy epoch with the highest validation nDCG."""
-    found: dict[str, Any] = points.filter(points["phase"] == "accuracy").sort("valid_ndcg").row(-1, named=True)
+    found: dict[str, Any] = accuracy_of(points).sort("valid_ndcg").row(-1, named=True)
     return found
 
 
-def accuracy_table(folder: Path, name: str, seeds: int) -> Iterator[str]:
-    """MF with either way of batching, the same stopping rule."""
-    yield "| MF | validation nDCG@5 | test nDCG@5 | test nDCG@10 | its epoch | mean loss in epoch 2 | seeds |"
-    yield "|---|---|---|---|---|---|---|"
-    for what, label in ((RELEASE, "MF, triples shuffled"), (PAIRS, PAIRS)):
-        curves = curves_of(folder, name, what, seeds)
+def accuracy_table(folder: Path, name: str, counts: dict[str, int]) -> Iterator[str]:
+    """MF with either way of batching and of a plain loop, the same stopping rule."""
+    heads = [
+        "validation nDCG@5",
+        "test nDCG@5",
+        "its seeds",
+        "test nDCG@10",
+        "best test nDCG@5 of any epoch",
+        "its epoch",
+    ]
+    yield f"| MF | {' | '.join(heads)} | mean loss in epoch 2 | seeds |\n|{'---|' * (len(heads) + 3)}"
+    for what, count in counts.items():
+        if not count:
+            continue
+        curves = curves_of(folder, name, what, count)
         bases = [base_of(points) for points in curves]
-        numbers = [spread([base[column] for base in bases]) for column in ("valid_ndcg", "test_ndcg", "test_ndcg@10")]
+        valid, test, longer = ([base[key] for base in bases] for key in ("valid_ndcg", "test_ndcg", "test_ndcg@10"))
+        highest = [accuracy_of(points)["test_ndcg"].max() for points in curves]
+        cells = [spread(valid), spread(test), f"{min(test):.4f}–{max(test):.4f}", spread(longer), spread(highest)]
         second, epoch = mean(points["loss"][1] for points in curves), mean(base["epoch"] for base in bases)
-        yield f"| {label} | {' | '.join(numbers)} | {epoch:.0f} | {second:.3f} | {seeds} |"
-    yield f"| the authors' code | | {THEIRS[name][0]:.4f} | | | | |"
+        label = "MF, triples shuffled" if what == RELEASE else what
+        yield f"| {label} | {' | '.join(cells)} | {epoch:.0f} | {second:.3f} | {count} |"
+    yield f"| the authors' code | | {THEIRS[name][0]:.4f} |{' |' * (len(heads) + 1)}"
 
 
 def curve_table(folder: Path, name: str, seeds: int, variants: int) -> Iterator[str]:

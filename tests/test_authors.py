@@ -1,8 +1,16 @@
 """The reading of curves in the benchmark on the authors' splits."""
 
+import numpy as np
 import polars as pl
 import pytest
+import torch
+from benchmarks import plain
 from benchmarks.authors import base_of, chosen, gini_at
+from scipy import sparse
+
+from divmf.data.datasets import marketplace
+from divmf.ranking.lists import TopK
+from divmf.ranking.metrics import measure
 
 
 def points(*rows: tuple[str, float, float, float]) -> pl.DataFrame:
@@ -32,3 +40,31 @@ def test_gini_at_a_pooled_ndcg_lies_between_the_last_two_points_around_it() -> N
 def test_a_point_is_chosen_by_validation_among_those_that_keep_enough() -> None:
     assert chosen(CURVE, 0.0)["test_gini"] == 0.70
     assert chosen(CURVE, 0.3)["test_gini"] == 0.50
+
+
+def test_the_plain_loop_draws_what_is_not_in_train_and_measures_as_we_do() -> None:
+    rng = np.random.default_rng(0)
+    seen, scores = rng.random((20, 30)) < 0.4, rng.normal(size=(20, 30))
+    users = np.repeat(np.arange(20), 50)
+    assert not seen[users, plain.negatives(users, seen, rng)].any()
+    held = np.zeros_like(seen)
+    held[np.arange(20), [rng.choice(np.flatnonzero(~row)) for row in seen]] = True
+    order = np.argsort(-np.where(seen, -np.inf, scores), axis=1)[:, :10].astype(np.int32)
+    lists = TopK(order, np.zeros(order.shape, dtype=np.float32), pl.Series(range(20)), pl.Series(range(30)))
+    found = plain.ndcg(*(torch.from_numpy(each) for each in (scores, seen, held)))
+    for k, value in zip(plain.LENGTHS, found, strict=True):
+        assert value == pytest.approx(measure(lists, sparse.csr_array(held), np.ones(30), k)["ndcg"])
+
+
+def test_the_plain_loop_goes_on_until_validation_is_no_better() -> None:
+    split = marketplace(users=60, items=30, interactions=900, seed=2).leave_one_out(0)
+    parts = {"train": split.train, "validation": split.valid, "test": split.test}
+    table = pl.concat(
+        pl.DataFrame({"user_id": part.users, "item_id": part.items, "split": [name] * len(part)})
+        for name, part in parts.items()
+    )
+    found = plain.plain_bpr(table, 0, patience=3)
+    best = base_of(found)
+    assert found["epoch"].to_list() == list(range(1, len(found) + 1))
+    assert found["loss"][0] == pytest.approx(np.log(2), rel=1e-3)  # −log σ(0)
+    assert found["valid_ndcg"][:-3].max() == best["valid_ndcg"] >= found["valid_ndcg"][-3:].max()
