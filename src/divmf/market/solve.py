@@ -20,10 +20,10 @@ from divmf.kernels.market import ONE, ONE_BITS, Columns, Terms, take_turns, wort
 from divmf.market.bonus import Bonus
 from divmf.market.columns import KINDS, Source
 
-ROUNDS = 5  # how often candidates are found for one ρ, at the most
+ROUNDS = 20  # how often candidates are found for one ρ, at the most
 SWEEPS = 30  # turns of everybody with the same candidates, at the most
 SETTLED = 0.01  # the fraction of lists that may still change when turns end
-NEW = 0.01  # the fraction of lists that new candidates must change for candidates to be found once more
+NEW = 0.003  # the fraction of lists that new candidates must change for candidates to be found once more
 
 
 class Lists(NamedTuple):
