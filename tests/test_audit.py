@@ -179,9 +179,14 @@ def test_without_train_the_methods_that_need_it_are_named_and_uimatch_does_witho
     assert uimatch.settings == {"gamma": 0.0}
 
 
-def test_a_spent_budget_leaves_methods_out_and_says_how_long_they_would_take(subject: Subject) -> None:
+def test_the_market_is_tried_first_where_its_time_is_within_the_budget(tried: list[Trial]) -> None:
+    assert tried[0].method == "market"
+
+
+def test_a_spent_budget_leaves_all_but_one_method_out_and_says_how_long_they_would_take(subject: Subject) -> None:
     found = list(trials(subject, [], budget=1e-9))
-    assert all(isinstance(each, LeftOut) for each in found)
+    assert sum(isinstance(each, Trial) for each in found) == 1
+    assert isinstance(found[-1], LeftOut)
     assert "more than was left of the 1 seconds for all rerankers; give them more time with --budget" in found[-1].why
 
 
@@ -348,6 +353,10 @@ def test_rows_without_score_or_rank_rank_as_they_stand(divmf: Any, tmp_path: Pat
     done = divmf("audit", tmp_path / "bare.csv", "--catalog", items, "-k", 1, "-o", tmp_path / "r.html", "--budget", 0)
     assert done.code == 0
     assert "neither a score nor a rank" in done.err
+    page = (tmp_path / "r.html").read_text()
+    assert "No reranker was tried" in page
+    assert "No reranker made" not in page
+    assert "--replace 10%" not in page  # nothing is proposed of what was not tried
     shown = pl.read_csv(tmp_path / "r" / "exposure.csv").filter(pl.col("lists") > 0)
     assert sorted(shown["item_id"]) == ["a", "c"]
 

@@ -85,6 +85,8 @@ def finding(found: Findings) -> str:
             "The lists hold nothing beyond what was shown, so no reranker could be tried: to change a list, a reranker"
             " needs candidates to choose from. How to provide them is said below."
         )
+    if not found.trials:
+        return "No reranker was tried; why stands below, under “What reranking would change”."
     if best is None:
         return (
             f"No reranker made the lists more even while replacing at most {percent(found.replaced, 0)} of the slots."
@@ -226,7 +228,7 @@ def definition(metric: str, found: Findings) -> str:
 def next_steps(found: Findings) -> Section:
     """The commands that come next."""
     best, k = found.best, found.subject.k
-    commands = {}
+    commands: dict[str, str] = {}
     if best is not None:
         settings = {**best.settings, METHODS[best.method].knob: best.picked.knob}
         train = " --train TRAIN" if METHODS[best.method].takes_train and found.subject.train is not None else ""
@@ -238,8 +240,11 @@ def next_steps(found: Findings) -> Section:
         commands[f"divmf audit {found.source} --catalog {found.catalog} -k {k} --test TEST -o report.html"] = (
             "this page, with what each reranker costs in accuracy; TEST holds user_id and item_id of later choices"
         )
+    if found.trials:
+        commands[f"divmf audit … -k {k} --replace 10%"] = (
+            "the same with fewer slots replaced, if the lists must stay close"
+        )
     commands |= {
-        f"divmf audit … -k {k} --replace 10%": "the same with fewer slots replaced, if the lists must stay close",
         "divmf train EVENTS.csv -o RUN": "train a recommender that has the trade-off built in, from a log with a user"
         " and an item column; then divmf compare sets it beside every reranker",
     }
