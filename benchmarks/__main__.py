@@ -21,6 +21,7 @@ BENCHMARKS = {
     "models": "models",
     "strangers": "strangers",
     "rules": "rules",
+    "shop": "shop",
     "serve": "serve",
     "drift": "drift",
     "solvers": "solvers",

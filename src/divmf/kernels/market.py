@@ -52,6 +52,7 @@ class Desk(NamedTuple):
     gains: Array
     highest: Array
     best: Array
+    found: Array
     taken: Array
 
 
@@ -60,7 +61,7 @@ def desk_for(width: int, k: int) -> Desk:
     """Room for users with up to so many candidates."""
     return Desk(
         np.empty(width, dtype=np.int32), np.empty(width), np.empty((width, k)), np.empty(k), np.empty(k + 1),
-        np.empty((width, k), dtype=np.bool_),
+        np.empty(k), np.empty((width, k), dtype=np.bool_),
     )  # fmt: skip
 
 
@@ -126,16 +127,16 @@ def best_list(size: int, slots: Array, desk: Desk, chosen: Array) -> Any:
     """
     k = len(slots)
     length = min(k, size)
-    desk.best[0] = 0.0
-    desk.best[1:] = NEVER
+    best, found, taken = desk.best, desk.found, desk.taken
+    best[0] = 0.0
+    best[1:] = NEVER
     for at in range(size):
         value = desk.values[at]
-        for r in range(min(at, k - 1), -1, -1):
-            found = desk.best[r] + slots[r] * value + desk.gains[at, r]
-            take = found > desk.best[r + 1]
-            desk.taken[at, r] = take
-            if take:
-                desk.best[r + 1] = found
+        for r in range(k):
+            found[r] = best[r] + slots[r] * value + desk.gains[at, r]
+        for r in range(k):
+            taken[at, r] = found[r] > best[r + 1]
+            best[r + 1] = max(best[r + 1], found[r])
     chosen[length:] = -1
     r = length
     for at in range(size - 1, -1, -1):

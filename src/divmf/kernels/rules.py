@@ -1,102 +1,25 @@
-"""The exposure market with rules, compiled: the best list of a user where totals of showings have bounds.
+"""The exposure market with rules, compiled: the best list of a user where totals of showings have bounds."""
 
-A total is the number of showings of some items (`divmf.market.bound`). What one more showing of a total is worth stands
-in `pull`, and is kept as totals change. Soft bounds cost the more, the further a total is outside of them (an augmented
-Lagrangian); with hard ones an item of a full total is out of reach, and a total below its floor pays for a showing.
-"""
-
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from divmf.engine.arrays import Array
-from divmf.kernels.market import NEVER, Columns, Desk, Terms, desk_for, gain_of, keep_highest
-
-STATES = 1 << 12  # of the dynamic programme: counts of the totals whose limits bind, at the most
-TRACKED = 12  # totals whose limits are tracked in one list, at the most
-
-
-class Ruled(NamedTuple):
-    """Rules as arrays, and where their multipliers stand.
-
-    offsets, totals   the totals of each item, as a CSR matrix
-    low, high, limit  (totals,) int64: at least, at most, and at most in one list
-    floor, cap        (totals,) float64: multipliers of the two bounds, both ≥ 0
-    step              (totals,) float64: what a showing outside a bound costs more than the one before it; where bounds
-                      are hard, what one below the floor earns
-    level, weight     (totals,) float64: the showings at which the bonus of a total ends (0: it has none), times ρ
-    own_level         (n_items,) float64, or empty: the exposure at which the bonus of an item ends
-    rho, steepness, delta   of the bonus where it is not the table's
-    hard              whether bounds hold whatever it costs
-    limited           whether some total has a limit in one list
-    """
-
-    offsets: Array
-    totals: Array
-    low: Array
-    high: Array
-    limit: Array
-    floor: Array
-    cap: Array
-    step: Array
-    level: Array
-    weight: Array
-    own_level: Array
-    rho: float
-    steepness: float
-    delta: float
-    hard: bool
-    limited: bool
-
-
-@njit(cache=True, nogil=True)
-def bonus_at(level: float, shown: float, steepness: float, delta: float) -> Any:
-    """b(x) = log(1 + (c/(x + δ))^q)/q."""
-    if level <= 0.0:
-        return 0.0
-    height = steepness * np.log(level / (shown + delta))
-    if height > 30.0:
-        return height / steepness
-    return np.log1p(np.exp(height)) / steepness
-
-
-@njit(cache=True, nogil=True)
-def pull_of(total: int, count: int, rules: Ruled) -> Any:
-    """What one more showing of a total is worth."""
-    pull = 0.0
-    if rules.level[total] > 0.0:
-        pull += rules.weight[total] * bonus_at(rules.level[total], count, rules.steepness, rules.delta)
-    if rules.hard:
-        pull += rules.floor[total] - rules.cap[total]
-        if count < rules.low[total]:
-            pull += rules.step[total]
-        return pull
-    if rules.low[total] > 0:
-        pull += max(0.0, rules.floor[total] + rules.step[total] * (rules.low[total] - count - 0.5))
-    pull -= max(0.0, rules.cap[total] + rules.step[total] * (count + 0.5 - rules.high[total]))
-    return pull
-
-
-@njit(cache=True, nogil=True)
-def pull_all(counts: Array, rules: Ruled, pull: Array) -> None:
-    """What one more showing of each total is worth, into `pull`."""
-    for total in range(len(counts)):
-        pull[total] = pull_of(total, counts[total], rules)
-
-
-@njit(cache=True, nogil=True)
-def _move(items: Array, sign: int, terms: Terms, rules: Ruled, exposed: Array, counts: Array, pull: Array) -> None:
-    """Add a list to what is shown, or take it away."""
-    for r in range(len(items)):
-        item = items[r]
-        if item < 0:
-            continue
-        exposed[item] += sign * terms.exposure[r]
-        for at in range(rules.offsets[item], rules.offsets[item + 1]):
-            total = rules.totals[at]
-            counts[total] += sign
-            pull[total] = pull_of(total, counts[total], rules)
+from divmf.kernels.limits import TRACKED, Trace, best_within, broken, keeps_limits, room_of, trace_for, without_more
+from divmf.kernels.market import (
+    NEVER,
+    ONE,
+    ONE_BITS,
+    Columns,
+    Desk,
+    Terms,
+    best_list,
+    desk_for,
+    gain_of,
+    keep_highest,
+)
+from divmf.kernels.totals import Ruled, bonus_at, fills, is_in, move
 
 
 @njit(cache=True, nogil=True)
@@ -110,215 +33,73 @@ def _own_gain(item: int, exposed: Array, more: int, terms: Terms, rules: Ruled) 
 
 
 @njit(cache=True, nogil=True)
+def _pull_on(item: int, rules: Ruled, pull: Array) -> Any:
+    """What one more showing of an item is worth by its totals."""
+    more = 0.0
+    for position in range(rules.offsets[item], rules.offsets[item + 1]):
+        more += pull[rules.totals[position]]
+    return more
+
+
+@njit(cache=True, nogil=True)
 def _gather(
-    columns: Columns, user: int, kind: int, terms: Terms, rules: Ruled, exposed: Array, counts: Array, pull: Array,
-    pruned: bool, desk: Desk,
+    columns: Columns, user: int, kind: int, terms: Terms, rules: Ruled, exposed: Array, pull: Array, trace: Trace,
+    n_tracked: int, desk: Desk,
 ) -> int:  # fmt: skip
     """Put the candidates that may be in the user's list on the desk, with what they would earn; how many they are.
 
-    pruned: where all slots expose alike, an item that follows k others of at least its gain and value is passed over
+    Where all slots expose alike, an item is passed over that follows k others worth at least as much in the last slot,
+    and so in each, which no tracked limit concerns; or as many of its only tracked total as a list may hold.
     """
+    items, values, opens, exposure = columns.items, columns.values, columns.opens, terms.exposure
+    offsets, totals, table, plain = rules.offsets, rules.totals, terms.bonus, len(rules.own_level) == 0
     k, size, n_highest = len(terms.slots), 0, 0
-    flat = terms.exposure[0] == terms.exposure[k - 1]
+    flat, last = exposure[0] == exposure[k - 1], terms.slots[k - 1]
+    whole = flat and plain and exposure[0] == ONE
+    trace.n_best[:n_tracked] = 0
     for at in range(columns.starts[user], columns.ends[user]):
-        if not columns.opens[at] & kind:
+        if not opens[at] & kind:
             continue
-        item, more, out = columns.items[at], 0.0, False
-        for place in range(rules.offsets[item], rules.offsets[item + 1]):
-            total = rules.totals[place]
-            out = out or (rules.hard and counts[total] >= rules.high[total])
-            more += pull[total]
-        if out:
+        item, more = items[at], 0.0
+        for position in range(offsets[item], offsets[item + 1]):
+            more += pull[totals[position]]
+        if more == NEVER:
             continue
-        gain = _own_gain(item, exposed, terms.exposure[0], terms, rules) + more
-        if flat and pruned:
-            if n_highest == k and gain <= desk.highest[0]:
+        gain = table[exposed[item] >> ONE_BITS] + more if whole else 0.0
+        if not whole:
+            gain = _own_gain(item, exposed, exposure[0], terms, rules) + more
+        if flat:
+            worth = last * values[at] + gain
+            if n_highest == k and worth <= desk.highest[0]:
                 continue
-            n_highest = keep_highest(desk.highest, n_highest, gain)
+            of, several = -1, False
+            if n_tracked:
+                of, several = _tracked_of(item, rules, trace, n_tracked)
+            if of < 0:
+                n_highest = keep_highest(desk.highest, n_highest, worth)
+            elif not several and trace.sizes[of] <= k:
+                room = trace.sizes[of] - 1
+                if trace.n_best[of] == room and worth <= trace.best_of[of, 0]:
+                    continue
+                trace.n_best[of] = keep_highest(trace.best_of[of, :room], trace.n_best[of], worth)
         desk.items[size] = item
-        desk.values[size] = columns.values[at]
+        desk.values[size] = values[at]
         for r in range(k):
-            desk.gains[size, r] = gain if flat else _own_gain(item, exposed, terms.exposure[r], terms, rules) + more
+            desk.gains[size, r] = gain if flat else _own_gain(item, exposed, exposure[r], terms, rules) + more
         size += 1
     return size
 
 
-class Trace(NamedTuple):
-    """Room for the dynamic programme with limits.
-
-    best    (slots + 1, states): the most that a partial list is worth, by the counts of what is tracked
-    taken   (width, slots, states): whether the candidate was taken there
-    tracked, sizes   (TRACKED,): the totals whose limits are tracked, and how many counts each has
-    """
-
-    best: Array
-    taken: Array
-    tracked: Array
-    sizes: Array
-
-
 @njit(cache=True, nogil=True)
-def _room(total: int, rules: Ruled, counts: Array) -> int:
-    """How many items of a total one list may hold."""
-    room = rules.limit[total]
-    if rules.hard:
-        room = min(room, rules.high[total] - counts[total])
-    return int(room)
-
-
-@njit(cache=True, nogil=True)
-def _step_of(item: int, rules: Ruled, tracked: Array, sizes: Array, n_tracked: int) -> int:
-    """How far an item moves the state: one count of each tracked total that it is in."""
-    step = 0
-    for place in range(rules.offsets[item], rules.offsets[item + 1]):
-        width = 1
+def _tracked_of(item: int, rules: Ruled, trace: Trace, n_tracked: int) -> tuple[int, bool]:
+    """The position of a tracked total of an item, −1 for none, and whether there are several."""
+    found, several = -1, False
+    for position in range(rules.offsets[item], rules.offsets[item + 1]):
         for t in range(n_tracked):
-            if tracked[t] == rules.totals[place]:
-                step += width
-            width *= sizes[t]
-    return step
-
-
-@njit(cache=True, nogil=True)
-def _fits(state: int, item: int, rules: Ruled, tracked: Array, sizes: Array, n_tracked: int) -> bool:
-    """Whether an item may be added to a state."""
-    for place in range(rules.offsets[item], rules.offsets[item + 1]):
-        rest = state
-        for t in range(n_tracked):
-            if tracked[t] == rules.totals[place] and rest % sizes[t] == sizes[t] - 1:
-                return False
-            rest //= sizes[t]
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _best_within(
-    size: int, slots: Array, desk: Desk, rules: Ruled, trace: Trace, n_tracked: int, chosen: Array
-) -> None:
-    """The best list of the candidates on the desk, in which no tracked total has more than its limit."""
-    k, states = len(slots), 1
-    for t in range(n_tracked):
-        states *= trace.sizes[t]
-    trace.best[:, :states] = NEVER
-    trace.best[0, 0] = 0.0
-    for at in range(size):
-        item, value = desk.items[at], desk.values[at]
-        step = _step_of(item, rules, trace.tracked, trace.sizes, n_tracked)
-        for r in range(min(at, k - 1), -1, -1):
-            worth = slots[r] * value + desk.gains[at, r]
-            for state in range(states - 1, -1, -1):
-                trace.taken[at, r, state] = False
-            for state in range(states - step):
-                before = trace.best[r, state]
-                if before == NEVER or not _fits(state, item, rules, trace.tracked, trace.sizes, n_tracked):
-                    continue
-                if before + worth > trace.best[r + 1, state + step]:
-                    trace.best[r + 1, state + step] = before + worth
-                    trace.taken[at, r, state + step] = True
-    chosen[:] = -1
-    length, state = 0, 0
-    for r in range(min(k, size), 0, -1):
-        state = int(np.argmax(trace.best[r, :states]))
-        if trace.best[r, state] > NEVER:
-            length = r
-            break
-    r = length
-    for at in range(size - 1, -1, -1):
-        if r == 0:
-            break
-        if r - 1 <= at and trace.taken[at, r - 1, state]:
-            chosen[r - 1] = at
-            state -= _step_of(desk.items[at], rules, trace.tracked, trace.sizes, n_tracked)
-            r -= 1
-
-
-@njit(cache=True, nogil=True)
-def _broken(desk: Desk, chosen: Array, rules: Ruled, counts: Array, tracked: Array, n_tracked: int) -> int:
-    """A total, not tracked yet, of which a list holds more than it may; −1 for none."""
-    k = len(chosen)
-    for r in range(k):
-        if chosen[r] < 0:
-            continue
-        item = desk.items[chosen[r]]
-        for place in range(rules.offsets[item], rules.offsets[item + 1]):
-            total, held = rules.totals[place], 0
-            if _room(total, rules, counts) >= k:
-                continue
-            for other in range(k):
-                if chosen[other] >= 0:
-                    its = desk.items[chosen[other]]
-                    for at in range(rules.offsets[its], rules.offsets[its + 1]):
-                        held += rules.totals[at] == total
-            if held > _room(total, rules, counts):
-                known = False
-                for t in range(n_tracked):
-                    known = known or tracked[t] == total
-                if not known:
-                    return int(total)
-    return -1
-
-
-@njit(cache=True, nogil=True)
-def _is_in(item: int, total: int, rules: Ruled) -> bool:
-    """Whether an item counts in a total."""
-    found = False
-    for place in range(rules.offsets[item], rules.offsets[item + 1]):
-        found = found or rules.totals[place] == total
-    return found
-
-
-@njit(cache=True, nogil=True)
-def _without_more(total: int, size: int, room: int, rules: Ruled, desk: Desk, chosen: Array) -> int:
-    """Where too many limits bind to track them: of a total, its first chosen stay; how many candidates are left."""
-    left, kept = 0, 0
-    for at in range(size):
-        if _is_in(desk.items[at], total, rules):
-            held = False
-            for r in range(len(chosen)):
-                held = held or chosen[r] == at
-            if not held or kept == room:
-                continue
-            kept += 1
-        desk.items[left] = desk.items[at]
-        desk.values[left] = desk.values[at]
-        desk.gains[left] = desk.gains[at]
-        left += 1
-    return left
-
-
-@njit(cache=True, nogil=True)
-def _keeps_limits(own: Array, rules: Ruled, counts: Array) -> bool:
-    """Whether a list that was taken away may be put back: no total has more of it than it may."""
-    k = len(own)
-    for r in range(k):
-        if own[r] < 0:
-            continue
-        for place in range(rules.offsets[own[r]], rules.offsets[own[r] + 1]):
-            total, held = rules.totals[place], 0
-            room = _room(total, rules, counts)
-            if room >= k:
-                continue
-            for other in range(k):
-                held += own[other] >= 0 and _is_in(own[other], total, rules)
-            if held > room:
-                return False
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _fills(items: Array, rules: Ruled, counts: Array) -> int:
-    """How many showings a list brings to totals that lack them."""
-    filled = 0
-    for r in range(len(items)):
-        if items[r] < 0:
-            continue
-        for place in range(rules.offsets[items[r]], rules.offsets[items[r] + 1]):
-            total, before = rules.totals[place], 0
-            if counts[total] < rules.low[total]:
-                for other in range(r):
-                    before += items[other] >= 0 and _is_in(items[other], total, rules)
-                filled += counts[total] + before < rules.low[total]
-    return filled
+            if trace.tracked[t] == rules.totals[position]:
+                several = several or found >= 0
+                found = t
+    return found, several
 
 
 @njit(cache=True, nogil=True)
@@ -326,16 +107,16 @@ def _worth_now(
     columns: Columns, user: int, kind: int, terms: Terms, rules: Ruled, exposed: Array, pull: Array, own: Array
 ) -> tuple[bool, float, int]:
     """Whether a list is one of open candidates in order; what it is worth, and how many items it holds."""
+    items, opens = columns.items, columns.opens
     worth, r, length = 0.0, 0, 0
     for slot in range(len(own)):
         length += own[slot] >= 0
     for at in range(columns.starts[user], columns.ends[user]):
         if r == length:
             break
-        if columns.opens[at] & kind and columns.items[at] == own[r]:
+        if items[at] == own[r] and opens[at] & kind:
             worth += terms.slots[r] * columns.values[at] + _own_gain(own[r], exposed, terms.exposure[r], terms, rules)
-            for place in range(rules.offsets[own[r]], rules.offsets[own[r] + 1]):
-                worth += pull[rules.totals[place]]
+            worth += _pull_on(own[r], rules, pull)
             r += 1
     return r == length, worth, length
 
@@ -346,56 +127,44 @@ def _respond(
     desk: Desk, trace: Trace, chosen: Array,
 ) -> None:  # fmt: skip
     """The best list of a user, given everybody else's, as numbers on the desk."""
-    size = _gather(columns, user, kind, terms, rules, exposed, counts, pull, True, desk)
-    _best_within(size, terms.slots, desk, rules, trace, 0, chosen)
-    if not rules.limited:
-        return
-    n_tracked, states, whole = 0, 1, False
-    while True:
-        total = _broken(desk, chosen, rules, counts, trace.tracked, n_tracked)
+    size = _gather(columns, user, kind, terms, rules, exposed, pull, trace, 0, desk)
+    best_list(size, terms.slots, desk, chosen)
+    n_tracked, states, crowded = 0, 1, False
+    while rules.limited:
+        total = broken(desk, chosen, rules, counts, trace.tracked, n_tracked)
         if total < 0:
             return
-        if not whole:  # what was passed over may be needed where a limit binds
-            size, whole = _gather(columns, user, kind, terms, rules, exposed, counts, pull, False, desk), True
-        room = _room(total, rules, counts)
-        if n_tracked < TRACKED and states * (room + 1) <= trace.best.shape[1]:
+        room = room_of(total, rules, counts)
+        if not crowded and n_tracked < TRACKED and states * (room + 1) <= trace.best.shape[1]:
             trace.tracked[n_tracked] = total
             trace.sizes[n_tracked] = room + 1
             states *= room + 1
             n_tracked += 1
+            size = _gather(columns, user, kind, terms, rules, exposed, pull, trace, n_tracked, desk)
         else:
-            size = _without_more(total, size, room, rules, desk, chosen)
-        _best_within(size, terms.slots, desk, rules, trace, n_tracked, chosen)
-
-
-@njit(cache=True, nogil=True)
-def trace_for(width: int, k: int, limited: bool) -> Trace:
-    """Room for the dynamic programme."""
-    states = max(64, min(STATES, (1 << 23) // max(1, width * k))) if limited else 1
-    return Trace(
-        np.empty((k + 1, states)), np.empty((width, k, states), dtype=np.bool_), np.empty(TRACKED, dtype=np.int64),
-        np.empty(TRACKED, dtype=np.int64),
-    )  # fmt: skip
+            crowded = True
+            size = without_more(total, size, room, rules, desk, chosen)
+        best_within(size, terms.slots, desk, rules, trace, n_tracked, chosen)
 
 
 @njit(cache=True, nogil=True)
 def take_ruled_turns(
-    columns: Columns, kind: int, first: int, last: int, terms: Terms, rules: Ruled, exposed: Array, counts: Array,
-    pull: Array, lists: Array,
+    columns: Columns, kind: int, users: Array, terms: Terms, rules: Ruled, exposed: Array, counts: Array, pull: Array,
+    lists: Array,
 ) -> int:  # fmt: skip
-    """Users first … last−1, in turn, each take the list that is best given everybody else's; how many lists changed.
+    """These users, in turn, each take the list that is best given everybody else's; how many lists changed.
 
     exposed (n_items,), counts and pull (totals,) and lists (n_users, k) are changed in place. A list as good as the
     best stays; where bounds are hard, one that breaks them goes, however good it is.
     """
     k, width = len(terms.slots), 0
-    for user in range(first, last):
+    for user in users:
         width = max(width, columns.ends[user] - columns.starts[user])
     desk, trace = desk_for(width, k), trace_for(width, k, rules.limited)
     chosen, made, changed = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int32), 0
-    for user in range(first, last):
+    for user in users:
         own = lists[user]
-        _move(own, -1, terms, rules, exposed, counts, pull)
+        move(own, -1, terms, rules, exposed, counts, pull)
         _respond(columns, user, kind, terms, rules, exposed, counts, pull, desk, trace, chosen)
         best, length = 0.0, 0
         for r in range(k):
@@ -404,48 +173,18 @@ def take_ruled_turns(
                 best += terms.slots[r] * desk.values[chosen[r]] + desk.gains[chosen[r], r]
                 length += 1
         there, worth, held = _worth_now(columns, user, kind, terms, rules, exposed, pull, own)
-        stays = there and held >= length and _keeps_limits(own, rules, counts)
+        stays = there and held >= length and worth > NEVER and keeps_limits(own, rules, counts)
         better = best > worth + 1e-12 * abs(worth)
         if better and stays and rules.hard:  # two items of a total that lacks one are paid as if it lacked two
-            better = _fills(made, rules, counts) >= _fills(own, rules, counts)
+            better = fills(made, rules, counts) >= fills(own, rules, counts)
         if not stays or better:
             same = True
             for r in range(k):
                 same = same and own[r] == made[r]
                 own[r] = made[r]
             changed += not same
-        _move(own, 1, terms, rules, exposed, counts, pull)
+        move(own, 1, terms, rules, exposed, counts, pull)
     return changed
-
-
-@njit(cache=True, nogil=True)
-def earned_by(levels: Array, counts: Array, steepness: float, delta: float, out: Array) -> None:
-    """B(f) = Σ_{x<f} b(x) of totals or items with levels of their own, into `out`."""
-    for at in range(len(levels)):
-        out[at] = 0.0
-        if levels[at] > 0.0:
-            for shown in range(counts[at]):
-                out[at] += bonus_at(levels[at], shown, steepness, delta)
-
-
-@njit(cache=True, nogil=True)
-def best_total(
-    level: float, weight: float, asked: float, low: int, high: int, steepness: float, delta: float
-) -> tuple[float, int]:
-    """max over low ≤ x ≤ high of weight·B(x) − asked·x, and the x: b falls, so it is where b meets what is asked."""
-    if level <= 0.0 or weight <= 0.0:
-        return (-asked * low, low) if asked >= 0.0 else (-asked * high, high)
-    first, last = low, high
-    while first < last:
-        middle = (first + last) // 2
-        if weight * bonus_at(level, middle, steepness, delta) > asked:
-            first = middle + 1
-        else:
-            last = middle
-    worth = 0.0
-    for shown in range(first):
-        worth += weight * bonus_at(level, shown, steepness, delta)
-    return worth - asked * first, first
 
 
 @njit(cache=True, nogil=True)
@@ -460,3 +199,87 @@ def keep_allowed(columns: Columns, blocked: Array, first: int, last: int) -> Non
                 columns.opens[end] = columns.opens[at]
                 end += 1
         columns.ends[user] = end
+
+
+@njit(cache=True, nogil=True)
+def _keeps_room(item: int, own: Array, rules: Ruled) -> bool:
+    """Whether a list may hold one more item of each total of an item."""
+    for position in range(rules.offsets[item], rules.offsets[item + 1]):
+        total, held = rules.totals[position], 0
+        if rules.limit[total] < len(own):
+            for r in range(len(own)):
+                held += own[r] >= 0 and is_in(own[r], total, rules)
+            if held >= rules.limit[total]:
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def offer_part(
+    columns: Columns, kind: int, first: int, last: int, terms: Terms, rules: Ruled, exposed: Array, counts: Array,
+    pull: Array, lists: Array, lacking: Array, costs: Array, of: Array,
+) -> None:  # fmt: skip
+    """What the lists of users first … last−1 lose, at most, by an item of a total that lacks showings.
+
+    The item takes the place of one of the list, the cheapest it can; exposed, counts and pull end as they are.
+    lacking      (totals,) bool; rules say hard bounds at which showings of these earn nothing
+    costs, of    (n_users,): the least cost, +inf where there is none, and the total it is for
+    """
+    k = len(terms.slots)
+    kept = np.empty(k)
+    for user in range(first, last):
+        own, r = lists[user], 0
+        costs[user], of[user] = np.inf, -1
+        move(own, -1, terms, rules, exposed, counts, pull)
+        kept[:] = 0.0
+        for at in range(columns.starts[user], columns.ends[user]):
+            if r < k and columns.items[at] == own[r]:
+                kept[r] = terms.slots[r] * columns.values[at] + _pull_on(own[r], rules, pull)
+                kept[r] += _own_gain(own[r], exposed, terms.exposure[r], terms, rules)
+                r += 1
+        for r in range(k):
+            for position in range(rules.offsets[own[r]], rules.offsets[own[r] + 1]) if own[r] >= 0 else range(0):
+                if lacking[rules.totals[position]]:
+                    kept[r] = np.inf
+        for at in range(columns.starts[user], columns.ends[user]):
+            item, wanted = columns.items[at], -1
+            if not columns.opens[at] & kind:
+                continue
+            for position in range(rules.offsets[item], rules.offsets[item + 1]):
+                if lacking[rules.totals[position]]:
+                    wanted = rules.totals[position]
+            if wanted < 0 or (own == item).any() or not _keeps_room(item, own, rules):
+                continue
+            more = _pull_on(item, rules, pull)
+            for r in range(k):
+                gain = terms.slots[r] * columns.values[at] + more
+                gain += _own_gain(item, exposed, terms.exposure[r], terms, rules)
+                if kept[r] - gain < costs[user]:
+                    costs[user], of[user] = kept[r] - gain, wanted
+        move(own, 1, terms, rules, exposed, counts, pull)
+
+
+@njit(cache=True, nogil=True)
+def breaking_part(
+    columns: Columns, kind: int, first: int, last: int, rules: Ruled, counts: Array, lists: Array, found: Array
+) -> None:
+    """Which lists of users first … last−1 cannot stay: short ones, with what is not open, with more than may be."""
+    for user in range(first, last):
+        own, r, n_open = lists[user], 0, 0
+        for at in range(columns.starts[user], columns.ends[user]):
+            if columns.opens[at] & kind:
+                n_open += 1
+                r += r < len(own) and columns.items[at] == own[r]
+        found[user] = r < min(len(own), n_open)
+        for r in range(len(own)):
+            if own[r] < 0:
+                continue
+            for position in range(rules.offsets[own[r]], rules.offsets[own[r] + 1]):
+                total, held = rules.totals[position], 0
+                if counts[total] > rules.high[total]:
+                    found[user] = True
+                if rules.limit[total] < len(own):
+                    for other in range(len(own)):
+                        held += own[other] >= 0 and is_in(own[other], total, rules)
+                    if held > rules.limit[total]:
+                        found[user] = True

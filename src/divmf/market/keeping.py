@@ -10,19 +10,22 @@ from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.kernels.market import Columns, Terms
-from divmf.kernels.rules import best_total, keep_allowed
+from divmf.kernels.rules import keep_allowed
+from divmf.kernels.totals import best_total
 from divmf.market.bound import MANY
-from divmf.market.certificate import answers
+from divmf.market.certificate import answers, joined
 from divmf.market.columns import Held, Source
+from divmf.market.filling import fill
 from divmf.market.repair import mend
 from divmf.market.ruled import RuledMarket, Standing
-from divmf.market.solve import NEW, ROUNDS, Lists, Solution
+from divmf.market.solve import NEW, ROUNDS, Solution
 from divmf.models.scorer import Factors, Scorer
 
 DECIDES = 1e3  # spreads: a discount that counts more than any score
-TRIES = 4  # how often candidates are found for what is short or below its floor
+TRIES = 3  # how often candidates are found for what is short or below its floor, at the most
 DUAL_STEPS = 8  # of the discounts towards the dual's best
-SOFT_SWEEPS, MORE_SWEEPS, OTHER_SWEEPS = 12, 5, 3  # with soft bounds: first, with new candidates, for other kinds
+SOFT_SWEEPS, MORE_SWEEPS, OTHER_SWEEPS = 8, 3, 2  # with soft bounds: first, with new candidates, for other kinds
+LAST_SWEEPS = 2  # within the bounds, at no price
 OUT = np.float32(-1e30)  # a score below all others; sums with it stay finite
 
 
@@ -90,51 +93,63 @@ class Allowed:
 
 
 class Kept(NamedTuple):
-    """What was found for one ρ, and the first kind's lists as they were while bounds were soft, for the certificate."""
+    """What was found for one ρ, and the first kind's lists as they were while bounds were soft, with their prices."""
 
     solution: Solution
     soft: Standing
 
 
-def solve_ruled(ruled: RuledMarket, rho: float, start: Lists) -> Kept:
-    """The lists for ρ that keep the rules, from those of the first kind for another ρ, which may break them."""
-    market = ruled.market
-    (bit, first), *others = market.bits
-    soft = ruled.standing(start)
+def approach(ruled: RuledMarket, rho: float, soft: Standing) -> Columns:
+    """Turns with soft bounds, in place, of the first kind of lists; the candidates that they are of."""
+    market, columns = ruled.market, None
+    bit, _ = market.bits[0]
+    sweeps = MORE_SWEEPS if soft.price.any() else SOFT_SWEEPS
     for turn in range(ROUNDS):
-        columns = market.finder.find(ruled.discount(rho, soft), soft.lists.items)
-        if ruled.soften(columns, bit, rho, soft, SOFT_SWEEPS if not turn else MORE_SWEEPS) < NEW and turn:
+        found = market.finder.find(ruled.discount(rho, soft), soft.lists.items)
+        if found is columns:  # there are no others
             break
+        columns = found
+        if ruled.soften(columns, bit, rho, soft, MORE_SWEEPS if turn else sweeps) < NEW and turn:
+            break
+    assert columns is not None
+    return columns
+
+
+def solve_ruled(ruled: RuledMarket, rho: float, soft: Standing) -> Kept:
+    """The lists for ρ that keep the rules, from those of the first kind for another ρ, which may break them.
+
+    soft   becomes the lists for ρ with soft bounds
+    """
+    columns = approach(ruled, rho, soft)
+    (bit, first), *others = ruled.market.bits
     at = {first: soft.copy()}
     found = keep(ruled, columns, bit, rho, at[first])
     for other, kind in others:
         at[kind] = at[first].copy()
-        ruled.soften(columns, other, rho, at[kind], OTHER_SWEEPS)
-        keep(ruled, columns, other, rho, at[kind])
+        ruled.soften(found, other, rho, at[kind], OTHER_SWEEPS)
+        keep(ruled, found, other, rho, at[kind])
     return Kept(Solution(rho, {kind: each.lists for kind, each in at.items()}, found), soft)
 
 
 def keep(ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standing) -> Columns:
     """Make lists keep every rule that can be kept, in place; the candidates that they are of."""
-    ruled.harden(columns, kind, rho, at)
-    for turn in range(TRIES):
+    for _ in range(TRIES):
+        ruled.harden(columns, kind, rho, at)
+        fill(ruled, columns, kind, rho, at)
         lacking = np.maximum(ruled.bound.low - at.counts, 0)
         if not lacking.any() and not short(at):
-            if not turn:
-                return columns
             break
         # what lacks the most is looked for first; what is full, not at all
         most = ruled.most_over_items(np.where(lacking > 0, 0.5 + lacking / np.maximum(ruled.bound.low, 1), 0.0))
         full = ruled.over_items((at.counts >= ruled.bound.high).astype(np.float64)) > 0
         far = DECIDES * ruled.scale
         discount = ruled.item_discount(rho, at.lists) + far * most - 10 * far * full
-        columns = ruled.market.finder.find(discount, at.lists.items)
-        ruled.harden(columns, kind, rho, at)
-    if (at.counts < ruled.bound.low).any() or short(at):
-        mend(ruled, columns, kind, at)
-    # candidates for what was lacking leave out what else is worth showing
-    columns = ruled.market.finder.find(ruled.item_discount(rho, at.lists), at.lists.items)
-    ruled.polish(columns, kind, rho, at)
+        found = ruled.market.finder.find(discount, at.lists.items)
+        if found is columns:
+            mend(ruled, columns, kind, at)
+            break
+        columns = joined(columns, found)
+    ruled.polish(columns, kind, rho, at, LAST_SWEEPS)
     return columns
 
 

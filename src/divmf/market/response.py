@@ -11,7 +11,8 @@ import numpy as np
 
 from divmf.engine.arrays import Array
 from divmf.kernels.market import ONE, ONE_BITS, Columns, Terms, Wanted, find_rows, take_turns
-from divmf.kernels.rules import Ruled, take_ruled_turns
+from divmf.kernels.rules import take_ruled_turns
+from divmf.kernels.totals import Ruled
 from divmf.market.bound import MANY
 from divmf.market.columns import WIDTH
 from divmf.market.values import slot_weights
@@ -126,9 +127,10 @@ def chosen_of(values: Array, discounts: Array, k: int, exposure: Array, limits: 
         take_turns(columns, KIND, 0, 1, terms, positions, lists)
     else:
         none, zero = np.zeros(len(limits.room)), np.zeros(len(limits.room), dtype=np.int64)
+        user = np.zeros(1, dtype=np.int64)
         rules = Ruled(
-            limits.offsets, limits.totals, zero, zero + MANY, limits.room, none, none, none, none, none, none[:0], 0.0,
-            1.0, 1.0, False, True,
+            limits.offsets, limits.totals, zero, zero + MANY, limits.room, none, none, none, none, none[:0], 0.0, 1.0,
+            1.0, False, True,
         )  # fmt: skip
-        take_ruled_turns(columns, KIND, 0, 1, terms, rules, positions, zero.copy(), none.copy(), lists)
+        take_ruled_turns(columns, KIND, user, terms, rules, positions, zero.copy(), none.copy(), lists)
     return np.asarray(lists[0][lists[0] >= 0])

@@ -22,16 +22,17 @@ import numpy as np
 
 from divmf.engine import comm
 from divmf.engine.arrays import Array
+from divmf.engine.threads import in_parts
 from divmf.kernels.market import ONE, ONE_BITS, Columns
-from divmf.kernels.rules import Ruled, earned_by, pull_all, take_ruled_turns
+from divmf.kernels.rules import breaking_part, take_ruled_turns
+from divmf.kernels.totals import Ruled, earned_by, pull_all
 from divmf.market.bound import MANY, Bound
 from divmf.market.solve import SETTLED, Lists, Market
 
-HARD_SWEEPS = 8  # while the pay below a floor rises
-LAST_SWEEPS = 3  # within the bounds, at no price
-STIFF = 2.0  # a total that misses its bound by this many times of it is charged a spread of values
-CLOSE = 0.01  # the fraction of bounds by which totals may miss them when soft turns end
-RISE = 3.0  # how the pay below a floor grows from turn to turn
+HARD_SWEEPS = 3  # of those whose lists break a bound, at the most
+STIFF, LEAST_STIFF = 0.25, 1.0  # so much of its bound, and so many showings, outside of it are charged a spread
+CLOSE = 0.03  # the fraction of bounds by which totals may miss them when soft turns end
+MOST_PRICE = 4.0  # spreads: of a showing, at the most, while bounds are soft
 BINDING = 1e6  # spreads: what a showing below a floor is worth where floors must hold
 
 
@@ -39,18 +40,17 @@ BINDING = 1e6  # spreads: what a showing below a floor is worth where floors mus
 class Standing:
     """One kind of lists under way: what is shown, and the multipliers of the bounds.
 
-    lists      with their exposure; counts (totals,) int64
-    floor, cap (totals,) float64: what a showing of a total is paid for the sake of its floor, and charged for its cap's
+    lists   with their exposure; counts (totals,) int64
+    price   (totals,) float64: what a showing of a total is paid for the sake of its floor; below 0, charged for its cap
     """
 
     lists: Lists
     counts: Array
-    floor: Array
-    cap: Array
+    price: Array
 
     def copy(self) -> "Standing":
         """The same in memory of its own."""
-        return Standing(self.lists.copy(), self.counts.copy(), self.floor.copy(), self.cap.copy())
+        return Standing(self.lists.copy(), self.counts.copy(), self.price.copy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,50 +78,48 @@ class RuledMarket:
         """How many of a total one list may hold.  (totals,)"""
         return np.minimum(self.bound.per_list, len(self.market.slots))
 
-    def ruled(self, rho: float, standing: Standing, hard: bool, step: Array | None = None) -> Ruled:
-        """The rules as the turns take them."""
-        bound, bonus = self.bound, self.market.bonus
+    def ruled(self, rho: float, standing: Standing, step: Array | None = None) -> Ruled:
+        """The rules as the turns take them; step: what a showing below a floor earns, where bounds are to be hard."""
+        bound, bonus, hard = self.bound, self.market.bonus, step is not None
         width = np.where(bound.high < MANY, bound.high, bound.low)
-        soft = self.scale / (STIFF * width + 1.0)
+        soft = self.scale / (STIFF * width + LEAST_STIFF)
         several = np.bincount(bound.totals, minlength=bound.n_totals) > 1
         limited = bool((self.limits < len(self.market.slots)).any()) or (
             hard and bool((several & (bound.high < MANY)).any())
         )
         return Ruled(
-            bound.offsets, bound.totals, bound.low, bound.high, self.limits, standing.floor, standing.cap,
+            bound.offsets, bound.totals, bound.low, bound.high, self.limits, standing.price,
             soft if step is None else step, bound.level, rho * bound.weight, self.own_levels, rho, bonus.steepness,
             bonus.delta, hard, limited,
         )  # fmt: skip
 
-    def standing(self, lists: Lists) -> Standing:
-        """Lists with their totals, no multipliers yet."""
-        none = np.zeros(self.bound.n_totals)
+    def standing(self, lists: Lists, price: Array | None = None) -> Standing:
+        """Lists with their totals, and prices; none yet where none are given."""
         counts = comm.total(self.bound.counted(lists.items))
-        return Standing(lists.copy(), np.asarray(counts), none, none.copy())
+        price = np.zeros(self.bound.n_totals) if price is None else price.astype(np.float64)
+        return Standing(lists.copy(), np.asarray(counts), price)
 
-    def nobody(self) -> Lists:
-        """Lists that hold nothing."""
-        items = np.full((len(self.market.finder.weights), len(self.market.slots)), -1, dtype=np.int32)
-        return Lists(items, np.zeros(self.market.finder.n_items, dtype=np.int64))
-
-    def turns(self, columns: Columns, kind: int, rho: float, at: Standing, rules: Ruled) -> int:
-        """Everybody takes a turn, process after process; how many lists changed."""
+    def turns(
+        self, columns: Columns, kind: int, rho: float, at: Standing, rules: Ruled, users: Array | None = None
+    ) -> int:
+        """Everybody, or some users of this process, take a turn, process after process; how many lists changed."""
         terms, changed, pull = self.market.terms(rho), 0, np.empty(self.bound.n_totals)
         lists = at.lists
+        users = np.arange(len(lists.items)) if users is None else users
         for process in range(comm.size()):
             if comm.rank() == process:
                 pull_all(at.counts, rules, pull)
                 changed = take_ruled_turns(
-                    columns, kind, 0, len(lists.items), terms, rules, lists.exposed, at.counts, pull, lists.items
+                    columns, kind, users, terms, rules, lists.exposed, at.counts, pull, lists.items
                 )
             comm.broadcast(lists.exposed, process)
             comm.broadcast(at.counts, process)
         return int(comm.total(changed))
 
     def pulls(self, rho: float, at: Standing) -> Array:
-        """p: what a showing of each total is worth as multipliers and bonus say.  (totals,)"""
+        """p: what a showing of each total is worth, by its bonus and its soft bounds.  (totals,)"""
         pull = np.empty(self.bound.n_totals)
-        pull_all(at.counts, self.ruled(rho, at, True, np.zeros(self.bound.n_totals)), pull)
+        pull_all(at.counts, self.ruled(rho, at), pull)
         return pull
 
     def over_items(self, per_total: Array) -> Array:
@@ -157,40 +155,54 @@ class RuledMarket:
         return found
 
     def soften(self, columns: Columns, kind: int, rho: float, at: Standing, sweeps: int) -> float:
-        """Turns with soft bounds, multipliers following, until hardly a list changes; the fraction changed first."""
+        """Turns with soft bounds, prices following, until hardly a list changes; the fraction changed first."""
         n_users, first = comm.row_range(len(at.lists.items)).whole, 0.0
         width = np.maximum(np.where(self.bound.high < MANY, self.bound.high, self.bound.low), 1)
-        bounded = (self.bound.low > 0) | (self.bound.high < MANY)
-        most = 4 * self.scale * float(self.market.slots[0])
+        most = MOST_PRICE * self.scale * float(self.market.slots[0])
         for _ in range(sweeps):
-            rules = self.ruled(rho, at, False)
+            rules = self.ruled(rho, at)
             changed = self.turns(columns, kind, rho, at, rules)
             first = first or changed / n_users
-            low, high = (np.where(bounded, edge - at.counts, 0) for edge in (self.bound.low, self.bound.high))
-            at.floor = np.clip(at.floor + rules.step * low, 0.0, most) * (self.bound.low > 0)
-            at.cap = np.clip(at.cap - rules.step * high, 0.0, most) * (self.bound.high < MANY)
+            below, above = (at.price + rules.step * (edge - at.counts) for edge in (self.bound.low, self.bound.high))
+            at.price = np.clip(np.maximum(below, 0.0) + np.minimum(above, 0.0), -most, most)
             off = float(np.max(np.abs(self.misses(at)) / width, initial=0.0))
             if changed <= SETTLED * n_users and off <= CLOSE:
                 break
         return first
 
     def harden(self, columns: Columns, kind: int, rho: float, at: Standing) -> None:
-        """Turns with hard bounds: what is full is out of reach, the pay below a floor rises until somebody takes it."""
-        pay = np.maximum(at.floor, 0.1 * self.scale)
+        """Lists that break a bound give way, in place; what is full is out of reach from here on."""
         for _ in range(HARD_SWEEPS):
-            changed = self.turns(columns, kind, rho, at, self.ruled(rho, at, True, pay))
-            if not (at.counts < self.bound.low).any() or (not changed and pay.max(initial=0) > 1e3 * self.scale):
+            found, rules = self.breaking(columns, kind, rho, at), self.ruled(rho, at, self.binding)
+            if not comm.total(len(found)):
                 break
-            pay = pay * RISE
-        self.polish(columns, kind, rho, at)
+            self.turns(columns, kind, rho, at, rules, found)
 
-    def polish(self, columns: Columns, kind: int, rho: float, at: Standing) -> None:
+    def breaking(self, columns: Columns, kind: int, rho: float, at: Standing) -> Array:
+        """Users of this process whose lists cannot stay."""
+        n_users, rules = len(at.lists.items), self.ruled(rho, at, self.binding)
+        found = np.zeros(n_users, dtype=np.bool_)
+        in_parts(
+            lambda first, last: breaking_part(columns, kind, first, last, rules, at.counts, at.lists.items, found),
+            n_users, span=comm.row_range(n_users),
+        )  # fmt: skip
+        return np.flatnonzero(found)
+
+    @property
+    def binding(self) -> Array:
+        """What a showing below a floor is worth where floors must hold.  (totals,)"""
+        return np.full(self.bound.n_totals, BINDING * self.scale)
+
+    def freed(self, at: Standing) -> Standing:
+        """The same lists at no prices."""
+        return replace(at, price=np.zeros(self.bound.n_totals))
+
+    def polish(self, columns: Columns, kind: int, rho: float, at: Standing, sweeps: int) -> None:
         """Turns within the bounds at no price: the objective only rises, and what is met stays met."""
-        none = np.zeros(self.bound.n_totals)
-        free = replace(at, floor=none, cap=none)
-        rules = self.ruled(rho, free, True, np.full(self.bound.n_totals, BINDING * self.scale))
-        for _ in range(LAST_SWEEPS):
-            if not self.turns(columns, kind, rho, free, rules):
+        free = self.freed(at)
+        rules, n_users = self.ruled(rho, free, self.binding), comm.row_range(len(at.lists.items)).whole
+        for _ in range(sweeps):
+            if self.turns(columns, kind, rho, free, rules) <= SETTLED * n_users:
                 break
 
     def value(self, columns: Columns, rho: float, at: Standing) -> float:

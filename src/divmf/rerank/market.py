@@ -19,6 +19,7 @@ from divmf.rerank.settings import Order, Share, reranker
 if TYPE_CHECKING:
     from divmf.market.certificate import Certificate
     from divmf.market.keeping import Kept
+    from divmf.market.ruled import Standing
     from divmf.market.solve import Lists, Solution
 
 STEPS = 3.0  # ρ grows so much from one solution to the next: each begins with the lists of the one before
@@ -93,7 +94,6 @@ class MarketOfLists:
             candidates = candidates.without(bound.blocked)
         source = GivenLists(candidates.items, candidates.scores, candidates.n_items)
         self.candidates, self.market = candidates, Market(source, slot_weights(k), weights, bonus, ("all",))
-        self.ruled = None if bound is None else RuledMarket(self.market, bound)
         self.unit = self.market.spread or 1.0
         self.ruled = None if bound is None else RuledMarket(self.market, bound)
 
@@ -101,25 +101,44 @@ class MarketOfLists:
     def own(self) -> "Lists":
         """The candidates' own first k; with rules, those that keep them at ρ = 0."""
         own = self.market.own[1]["all"]
-        return own if self.ruled is None else self.market.lists(self.solved(0.0, own).items)
+        return own if self.ruled is None else self.market.lists(self.solved(0.0, Found(0.0, own.items, None)).items)
 
-    def solved(self, rho: float, start: "Lists") -> Found:
+    def solved(self, rho: float, before: Found) -> Found:
         """The lists for ρ, from others."""
         from divmf.market.keeping import solve_ruled
         from divmf.market.solve import solve
 
         if self.ruled is not None:
-            kept = solve_ruled(self.ruled, rho * self.unit, start)
+            kept = solve_ruled(self.ruled, rho * self.unit, self.standing(before))
             return Found(rho, kept.solution.lists["all"].items, kept.solution, kept)
-        found = solve(self.market, rho * self.unit, start)
+        found = solve(self.market, rho * self.unit, self.lists_of(before))
         return Found(rho, found.lists["all"].items, found)
 
     def at(self, rho: float) -> Found:
         """The lists at ρ, by way of smaller ones."""
-        found = Found(0.0, self.own.items, None)
+        own = self.market.own[1]["all"]
+        found = Found(0.0, own.items, None)
+        if self.ruled is not None:
+            return self.kept_at(rho, found)
         for each in path_to(rho):
-            found = self.solved(each, self.lists_of(found))
+            found = self.solved(each, found)
         return found
+
+    def kept_at(self, rho: float, found: Found) -> Found:
+        """The lists at ρ that keep rules; on the way there bounds are soft."""
+        from divmf.market.keeping import approach, solve_ruled
+
+        assert self.ruled is not None
+        soft = self.standing(found)
+        for each in list(path_to(rho))[:-1]:
+            approach(self.ruled, each * self.unit, soft)
+        kept = solve_ruled(self.ruled, rho * self.unit, soft)
+        return Found(rho, kept.solution.lists["all"].items, kept.solution, kept)
+
+    def standing(self, found: Found) -> "Standing":
+        """What the next solution with rules begins from."""
+        assert self.ruled is not None
+        return self.ruled.standing(self.market.own[1]["all"]) if found.kept is None else found.kept.soft.copy()
 
     def lists_of(self, found: Found) -> "Lists":
         """What the next solution begins from."""
@@ -129,13 +148,13 @@ class MarketOfLists:
         """The lists at the largest ρ found that are allowed; the candidates' own, if none are."""
         low, high, kept = 0.0, FIRST, Found(0.0, self.own.items, None)
         while high < 1e6:
-            at = self.solved(high, self.lists_of(kept))
+            at = self.solved(high, kept)
             if not allowed(at.items):
                 break
             kept, low, high = at, high, high * STEPS
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            at = self.solved(middle, self.lists_of(kept))
+            at = self.solved(middle, kept)
             if allowed(at.items):
                 kept, low = at, middle
             else:
@@ -175,8 +194,6 @@ class MarketOfLists:
             return Certificate(*certify_ruled(self.ruled, found.kept))
         if found.solution is None:
             return Certificate(np.zeros(self.candidates.n_items), 0.0)
-        if self.ruled is not None and found.kept is not None:
-            return Certificate(*certify_ruled(self.ruled, found.kept)[:2])
         return certify(self.market, found.solution)
 
     def respond(self, discount: Array) -> Array:

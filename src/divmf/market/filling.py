@@ -1,0 +1,68 @@
+"""Filling what is below its floor: who gives way is who loses least by it.
+
+Every user says what the list would lose by an item of a total that lacks showings. Of each total, the users to whom it
+costs the least are paid as much as the last of them needs, and take their turns.
+"""
+
+import numpy as np
+
+from divmf.engine import comm
+from divmf.engine.arrays import Array
+from divmf.engine.threads import in_parts
+from divmf.kernels.market import Columns
+from divmf.kernels.rules import offer_part
+from divmf.kernels.totals import pull_all
+from divmf.market.ruled import RuledMarket, Standing
+
+FILLS = 8  # offers made, at the most
+MORE = 1e-6  # spreads: what is paid beyond the cost
+
+
+def fill(ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standing) -> None:
+    """Meet floors with these candidates, in place, as far as single changes of lists do."""
+    for _ in range(FILLS):
+        lacking = np.maximum(ruled.bound.low - at.counts, 0)
+        missing = lacking.sum()
+        if not missing:
+            return
+        costs, of = offers(ruled, columns, kind, rho, at, lacking > 0)
+        pay = pays(costs, of, lacking) + MORE * ruled.scale
+        users = np.flatnonzero((of >= 0) & (costs <= pay[of]))
+        if not comm.total(len(users)):
+            return
+        step = np.where(lacking > 0, pay, ruled.binding)
+        ruled.turns(columns, kind, rho, at, ruled.ruled(rho, ruled.freed(at), step), users)
+        if np.maximum(ruled.bound.low - at.counts, 0).sum() >= missing:
+            return
+
+
+def offers(
+    ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standing, lacking: Array
+) -> tuple[Array, Array]:
+    """What each user's list loses by an item of a total that lacks showings, and the total.  (n_users,) both"""
+    n_users, terms = len(at.lists.items), ruled.market.terms(rho)
+    rules = ruled.ruled(rho, ruled.freed(at), np.where(lacking, 0.0, ruled.binding))
+    costs, of = np.full(n_users, np.inf), np.full(n_users, -1)
+
+    def part(first: int, last: int) -> None:
+        exposed, counts, pull = at.lists.exposed.copy(), at.counts.copy(), np.empty(len(lacking))
+        pull_all(counts, rules, pull)
+        offer_part(
+            columns, kind, first, last, terms, rules, exposed, counts, pull, at.lists.items, lacking, costs, of
+        )  # fmt: skip
+
+    in_parts(part, n_users, span=comm.row_range(n_users))
+    return costs, of
+
+
+def pays(costs: Array, of: Array, lacking: Array) -> Array:
+    """The cost of the last of the cheapest offers that each total needs, of all processes; 0 where there are none."""
+    some = of >= 0
+    costs, of = (np.concatenate(comm.gathered_rows(each[some])) for each in (costs, of))
+    order = np.lexsort((costs, of))
+    costs, of = costs[order], of[order]
+    position = np.arange(len(of)) - np.searchsorted(of, of)
+    taken = position < lacking[of]
+    found = np.full(len(lacking), -np.inf)
+    np.maximum.at(found, of[taken], costs[taken])
+    return np.where(np.isfinite(found), np.maximum(found, 0.0), 0.0)
