@@ -12,6 +12,7 @@ from divmf.models.config import TrainConfig
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.metrics import measure
 from divmf.reports.experiments.compare import crossing, markdown, matched, names_of, rivals, table_of
+from divmf.rerank import METHODS
 from divmf.train.fitting import fit
 from divmf.train.runs import Run
 
@@ -144,3 +145,17 @@ def test_a_run_is_not_compared_with_itself(finished_run: Path, tmp_path: Path, d
     done = divmf("compare", finished_run, "-o", tmp_path / "c", "--also", finished_run.parent / "." / "run")
     assert (done.code, "is given twice; name each run once" in done.err) == (2, True)
     assert not (tmp_path / "c").exists()
+
+
+def test_without_an_extra_its_methods_are_named_and_left_out(
+    run_folder: Path, tmp_path: Path, divmf: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("divmf.rerank.registry.find_spec", lambda name: None)  # as nothing optional is installed
+    monkeypatch.setattr("divmf.rerank.METHODS", {name: METHODS[name] for name in ("bayes_rule", "mincost_flow")})
+    done = divmf("compare", run_folder, "-o", tmp_path / "made", "--losses", "10%")
+    assert done.code == 0
+    assert "mincost_flow is left out: it needs `pip install 'divmf[flow]'`" in done.err
+    assert set(pl.read_csv(tmp_path / "made" / "matched.csv")["method"]) >= {"bayes_rule"}
+    done = divmf("compare", run_folder, "-o", tmp_path / "named", "--methods", "mincost_flow")
+    assert done.code == 2
+    assert not (tmp_path / "named").exists()
