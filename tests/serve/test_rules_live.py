@@ -101,16 +101,18 @@ def test_caps_of_groups_and_items_hold_between_threads_and_workers(
         thread.start()
     for thread in threads:
         thread.join()
+    workers[0].sync()
+    ask(workers[0], 20, shown)
     counts = workers[0].store.counts()
-    assert sum(counts.values()) == sum(shown.values()) == 4 * 20 * 5
+    assert sum(counts.values()) == sum(shown.values()) == 5 * 20 * 5
     by_seller: Counter[str] = Counter()
     for item, count in counts.items():
         by_seller[seller(item)] += count
         assert count <= 30 or int(item[1:]) % 3 == 0
     assert by_seller["A"] == 40  # popular enough to be full
-    assert 0.05 * 400 <= by_seller["B"] <= 0.1 * 400
+    assert 0.05 * 500 <= by_seller["B"] <= 0.1 * 500
     totals = workers[0].store.totals()
-    assert totals["seller 'A'"] == (40, 400)
+    assert totals["seller 'A'"] == (40, 500)
     assert totals["seller 'B'"][0] == by_seller["B"]
     workers[1].sync()
     told = {(row["rule"], row["name"]): row for row in workers[1].rules()["totals"]}

@@ -22,7 +22,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     data = divmf.datasets.marketplace(60, 40, 900, 0)
     divmf.DivMF(accuracy_epochs=4, diversity_epochs=25, seed=0).fit(data.leave_one_out(0), run).run.pick(ndcg_drop=0.05)
     made = Service(run, free_port(), DIVMF_SERVE_TOKEN=TOKEN)
-    made.ask("POST", "/items", {"items": [{"item": "i00003", "title": EVIL}]}, TOKEN)
+    made.ask("POST", "/items", {"items": [{"item": "i00003", "title": EVIL, "attributes": {"seller": EVIL}}]}, TOKEN)
+    made.ask("PUT", "/rules", {"groups": {"seller": {"cap": "5%", "floor": 7}}}, TOKEN)
     for number in range(30):
         made.ask("POST", "/recommend", {"user": f"u{number:05d}"}, TOKEN)
     made.ask("POST", "/recommend", {"user": EVIL}, TOKEN)
@@ -79,6 +80,9 @@ def test_the_studio_in_a_browser(served: Service, browser: Any, scheme: str, wid
     tab.click("#found button")
     tab.wait_for_selector("#item .cards")
     assert tab.inner_text("#item h3") == EVIL
+    until(tab, "document.querySelectorAll('#rules tr').length === 1")
+    assert EVIL in tab.inner_text("#rules td >> nth=0")
+    assert tab.inner_text("#rules td >> nth=2") == "5.0%"
     assert tab.query_selector("img") is None
     assert tab.evaluate("document.documentElement.scrollWidth") == width
     background = tab.evaluate("getComputedStyle(document.body).backgroundColor")

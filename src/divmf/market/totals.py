@@ -24,7 +24,7 @@ from divmf.market.bound import MANY, Bound
 from divmf.market.ledger import Ledger
 from divmf.market.response import Within
 
-MOVES = 3.0  # spreads of scores by which the pay of a total may move within a horizon at an even pace
+MOVES = 10.0  # spreads of scores by which the pay of a total may move within a horizon at an even pace
 MOST = 1e3  # spreads: the pay below a floor is not more
 
 
@@ -140,7 +140,7 @@ class Totals:
 
     def _due(self, clock: float) -> Array:
         """The showings that a request should have for the floors to be reached.  (totals,)"""
-        return np.maximum(self.bound.low - self.present, 0) / max(self.horizon - clock, 1.0)
+        return np.asarray(np.maximum(self.bound.low - self.present, 0) / max(self.horizon - clock, 1.0))
 
     def _reprice(self, clock: float) -> None:
         price_range(0, self.n_totals, clock, self._book, self._pace)

@@ -193,8 +193,11 @@ class Catalog:
         codes, values = self.columns[column]
         names = list(values)
         shown = np.bincount(codes[codes >= 0], weights=counts[codes >= 0], minlength=len(names))
-        least = np.argsort(shown, kind="stable")[:10]
+        order = np.argsort(shown, kind="stable")
+        least, most = (
+            [{"name": names[code], "shown": int(shown[code])} for code in some.tolist()]
+            for some in (order[:10], order[::-1][:8])
+        )
         return {
-            "column": column, "groups": len(names), "starved": int((shown == 0).sum()),
-            "least": [{"name": names[place], "shown": int(shown[place])} for place in least],
+            "column": column, "groups": len(names), "starved": int((shown == 0).sum()), "least": least, "most": most,
         }  # fmt: skip

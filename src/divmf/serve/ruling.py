@@ -113,7 +113,7 @@ def limits_of(totals: Totals | None, version: str, ids: list[int | str]) -> Limi
 def told_of(totals: Totals) -> list[dict[str, Any]]:
     """A row a total, those first that are furthest from what they were promised."""
     bound, room = totals.bound, totals.room()
-    due = np.where(bound.low > 0, totals.present / np.maximum(bound.low, 1), np.inf)
+    due = np.where(bound.low > 0, totals.present / np.maximum(bound.low, 1), np.where(totals.capped, 1e9, np.inf))
     order = np.lexsort((np.arange(bound.n_totals), due))[:TOLD]
     return [
         {

@@ -40,7 +40,9 @@ def curve_of(live: Live) -> dict[str, Any]:
 def example_people(live: Live) -> list[dict[str, Any]]:
     """Users of the training, from the least to the most active, with the last items they met."""
     engine = live.engine
-    order = np.argsort(engine.people.lengths, kind="stable")
+    lengths = engine.people.lengths
+    known = np.flatnonzero(lengths > 0)
+    order = known[np.argsort(lengths[known], kind="stable")]
     users = order[np.linspace(0, len(order) - 1, min(EXAMPLES, len(order))).astype(np.int64)]
     return [
         {

@@ -164,19 +164,55 @@ async function loadExposure() {
   drawLorenz(told.lorenz);
   at("starved-title").textContent = `Items not shown yet: ${told.starved.items.toLocaleString()}`;
   at("starved").textContent = told.starved.first.map(name).join(" · ") || "none";
-  const groups = at("groups");
-  groups.replaceChildren();
-  if (told.groups) {
-    groups.append(made("p", `${told.groups.column}: ${told.groups.starved} of ${told.groups.groups} not shown yet. `
-      + `Least shown: ${told.groups.least.map((group) => `${group.name} (${group.shown})`).join(", ")}`));
-  }
+  drawGroups(told.groups);
+  await loadRules(told);
   if (curve && told.point.epoch !== curve.epoch) { curve.epoch = told.point.epoch; drawCurve(); }
+}
+
+// groups and rules
+
+function drawGroups(groups) {
+  at("groups").replaceChildren();
+  if (!groups) return;
+  const bars = made("div", undefined, { class: "bars" });
+  const most = Math.max(1, ...groups.most.map((group) => group.shown));
+  const least = groups.groups >= groups.most.length + groups.least.length ? groups.least : [];
+  for (const [title, some] of [["shown most", groups.most], ["shown least", least]]) {
+    if (!some.length) continue;
+    bars.append(made("em", title));
+    for (const group of some) {
+      const bar = made("i");
+      bar.style.width = `${100 * group.shown / most}%`;
+      const cell = made("div");
+      cell.append(bar);
+      bars.append(made("span", group.name), cell, made("b", group.shown.toLocaleString()));
+    }
+  }
+  at("groups").append(made("p", `${groups.column}: ${groups.starved.toLocaleString()} of ${groups.groups.toLocaleString()} not shown of late`), bars);
+}
+
+async function loadRules(told) {
+  at("ruled").hidden = !told.groups && !told.rules;
+  at("rules-table").hidden = !told.rules || !told.rules.totals;
+  at("rules-said").textContent = told.rules
+    ? `Rules: ${told.rules.reached} of ${told.rules.floors} floors reached in this horizon, ${told.rules.full} at their cap, ${told.rules.blocked} items left out, ${told.rules.impossible} demands that cannot be met`
+    : "No rules are set; PUT /rules, or start with --rules.";
+  if (!told.rules || !told.rules.totals) return;
+  const rules = await ask("rules");
+  at("rules").replaceChildren(...rules.totals.slice(0, 12).map((total) => {
+    const row = made("tr"), given = made("td", total.in_horizon.toLocaleString());
+    if (total.full) given.append(" ", made("span", "full", { class: "full" }));
+    const most = total.share_at_most ? percent(total.share_at_most) : total.at_most === null ? "–" : total.at_most.toLocaleString();
+    row.append(made("td", `${total.rule} ${total.name}`), made("td", total.at_least ? total.at_least.toLocaleString() : "–"),
+      made("td", most), made("td", total.per_list ?? "–"), given);
+    return row;
+  }));
 }
 
 async function loadLast() {
   const rows = (await ask("requests?limit=12")).map((request) => {
     const row = made("tr");
-    row.append(made("td", new Date(1000 * request.at).toLocaleTimeString()), made("td", request.user ?? "–"), made("td", request.items.map(name).join(" · ")));
+    row.append(made("td", new Date(1000 * request.at).toLocaleTimeString()), made("td", request.user ?? "–"), made("td", request.items.slice(0, 6).map(name).join(" · ") + (request.items.length > 6 ? " …" : "")));
     return row;
   });
   at("last").replaceChildren(...rows);
