@@ -14,7 +14,7 @@ from divmf.models import auto, ease, searches
 from divmf.models.accuracy import best_items, valid_ndcg
 from divmf.models.auto import choose, lead, refit, usual_budget
 from divmf.models.scorer import Blocks, Factors, ItemItem
-from divmf.models.searches import ARMS, TIE, Bench, Next, Search, walk
+from divmf.models.searches import ARMS, TIE, Bench, Found, Next, Search, Trial, walk
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import measure
 
@@ -41,13 +41,19 @@ def test_validation_ndcg_is_that_of_the_metrics_for_every_kind_of_scorer(split: 
         assert users.mean() == pytest.approx(wanted, rel=1e-9)
 
 
+def of_mean(ndcg: float) -> Found:
+    """A trial of so much nDCG, as a walk sees it: two users who differ a little, so that a lead is more than chance."""
+    users = ndcg * np.array([1 - 1e-6, 1 + 1e-6])
+    return Found(Trial("ials", {}, 0.0, ndcg), Factors.from_arrays(np.ones((1, 1)), np.ones((1, 1))), users)
+
+
 @pytest.mark.parametrize("peak", [(1.0,), (64.0,), (0.125,)])
 def test_walk_finds_the_top_of_a_hill_and_looks_at_both_sides_of_it(peak: tuple[float, ...]) -> None:
     places: list[float] = []
 
-    def trial(place: tuple[float, ...]) -> float:
+    def trial(place: tuple[float, ...]) -> Found:
         places.append(place[0])
-        return -abs(math.log2(place[0] / peak[0]))
+        return of_mean(-abs(math.log2(place[0] / peak[0])))
 
     assert len(list(walk((1.0,), 2.0, trial))) == len(places) == len(set(places))
     assert {peak[0] / 2, peak[0], 2 * peak[0]} <= set(places)
@@ -57,10 +63,10 @@ def test_walk_follows_a_ridge_on_which_two_settings_trade() -> None:
     # only along x·y = 1 does it go up, to (16, 1/16): steps along the axes all go down
     found: dict[tuple[float, ...], float] = {}
 
-    def trial(place: tuple[float, ...]) -> float:
+    def trial(place: tuple[float, ...]) -> Found:
         x, y = (math.log2(each) for each in place)
         found[place] = -10 * abs(x + y) - abs(x - 4)
-        return found[place]
+        return of_mean(found[place])
 
     list(walk((1.0, 1.0), 2.0, trial))
     assert max(found, key=found.__getitem__) == (16.0, 1 / 16)
@@ -99,8 +105,7 @@ def test_one_kind_alone_has_its_settings_chosen(split: Split) -> None:
     assert isinstance(chosen.scorer, ItemItem)
     assert math.isnan(chosen.ahead)
     tried = sorted(trial.settings["l2"] for trial in chosen.tried)
-    best = max(chosen.tried, key=lambda trial: trial.ndcg).settings["l2"]
-    assert {best / 2, best, 2 * best} <= set(tried)
+    assert any({place / 2, place, 2 * place} <= set(tried) for place in tried)  # where the walk ended
 
 
 def test_of_models_as_good_as_the_best_the_smallest_wins(split: Split) -> None:

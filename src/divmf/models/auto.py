@@ -8,10 +8,10 @@
     refit(chosen.name, chosen.settings, everything)       # the same settings on more interactions
 
 Each kind of model (`ARMS`) is a search that goes on from stage to stage, from small and fast to large and slow
-(`divmf.models.searches`). The searches take turns, a stage each, the cheapest
-first; after every turn the worse half of those still in the
-race is dropped, as far as it is clearly behind. A trial begins only if its counted cost is left in the budget. The most
-accurate trial wins; of those within TIE of it, the one with the fewest numbers.
+(`divmf.models.searches`). The searches take turns, a stage each, the cheapest first. After every turn those are dropped
+that are so far behind after their first stage that no stage will make up for it (HOPE), and of the others the worse
+half, as far as it is clearly behind. A trial begins only if its counted cost is left in the budget. The most accurate
+trial wins; of those within TIE of it, the one with the fewest numbers.
 
 The budget counts operations, not time, so the same data, seed and budget give the same trials and the same choice on
 any machine, busy or not (EASE of many items, in the last digits, depends on the number of threads). The clock is a cap
@@ -22,23 +22,24 @@ ended. `Chosen.capped` says whether it was reached.
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from divmf.data.interactions import Interactions
 from divmf.data.split import Split
 from divmf.engine import comm
-from divmf.engine.arrays import Array
 from divmf.models.ease import ease
 from divmf.models.ials import ials
 from divmf.models.scorer import Factors, Scorer
-from divmf.models.searches import ARMS, IALS_EPOCHS, WARM_EPOCHS, Bench, Next, Search, Trial
+from divmf.models.searches import ARMS, IALS_EPOCHS, WARM_EPOCHS, Bench, Next, Search, Trial, lead
 from divmf.models.softmax import STEPS, softmax
 
 log = logging.getLogger(__name__)
 
 BEHIND = 2.58  # standard errors of the users' difference by which a search must be behind to be dropped
-HOPE = 0.05  # of the nDCG: what a search may still gain after its first trial
+# of the nDCG: what a search may still gain after its first stage, the walk of 32 dimensions or a single trial
+HOPE = {"ials": 0.1, "ease": 0.05, "softmax": 0.012}
+LIKELY = 1.64  # standard errors by which a search without hope must be behind to be dropped
 PATIENCE = 4.0  # times the usual budget that may pass by the clock, on a slow or busy machine
 
 
@@ -154,29 +155,20 @@ def stage_of(name: str, search: Search, live: dict[str, Next], purse: Purse) -> 
     return {}
 
 
-def clearly_behind(bench: Bench, live: Collection[str]) -> list[str]:
-    """Of the searches in the race, those of the worse half that are clearly behind the best of all.
+def clearly_behind(bench: Bench, live: Mapping[str, Next]) -> list[str]:
+    """Of the searches in the race, those that are clearly behind the best of all.
 
-    One that has had a single trial must be HOPE behind, too: its next may be that much better.
+    After its first stage, one that is HOPE behind: what follows may be that much better. Later, one of the worse half.
     """
     best = max(bench.best.values(), key=lambda found: found.trial.ndcg, default=None)
     ranked = sorted((name for name in live if name in bench.best), key=lambda name: -bench.best[name].trial.ndcg)
     worse = ranked[(len(ranked) + 1) // 2 :] if len(ranked) > 1 else ranked
     if best is None:
         return []
-    once = {name for name in worse if sum(trial.name == name for trial in bench.tried) == 1}
-    hopeless = {name for name in once if bench.best[name].trial.ndcg < (1 - HOPE) * best.trial.ndcg}
-    return [
-        name for name in worse
-        if (name in hopeless or name not in once) and lead(best.users, bench.best[name].users) > BEHIND
-    ]  # fmt: skip
-
-
-def lead(ones: Array, others: Array) -> float:
-    """By how many standard errors of their difference users fare better with the one than with the other."""
-    difference = ones - others
-    error = float(difference.std()) / math.sqrt(max(1, len(difference)))
-    return float(difference.mean()) / error if error else 0.0
+    early = {name for name in ranked if live[name].stage <= 1}
+    hopeless = {name for name in early if bench.best[name].trial.ndcg < (1 - HOPE.get(name, 0.0)) * best.trial.ndcg}
+    enough = dict.fromkeys(set(worse) - early, BEHIND) | dict.fromkeys(hopeless, LIKELY)
+    return [name for name in ranked if name in enough and lead(best.users, bench.best[name].users) > enough[name]]
 
 
 def usual_budget(split: Split) -> float:

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 TIE = 0.002  # of the best nDCG: how much may be lost for a model with fewer numbers
 WORTH = 0.005  # of the nDCG: what twice the dimensions must bring for the search to go on to four times
+BETTER = 0.5  # standard errors of the users' difference by which a place must be better to go on from it
 DIMS = (32, 64, 128, 256, 512)
 IALS_EPOCHS, WARM_EPOCHS = 8, 4  # of a trial from chance, and of one from the vectors of the best trial so far
 SOFTMAX_DIMS = (64, 128)
@@ -129,14 +130,21 @@ def told(settings: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.3g}" for name, value in settings.items())
 
 
-def walk(start: tuple[float, ...], factor: float, trial: Callable[[tuple[float, ...]], float]) -> Iterator[None]:
-    """From a place to whichever of its neighbours is better, to where none is.
+def lead(ones: Array, others: Array) -> float:
+    """By how many standard errors of their difference users fare better with the one than with the other."""
+    difference = ones - others
+    error = float(difference.std()) / math.sqrt(max(1, len(difference)))
+    return float(difference.mean()) / error if error else 0.0
+
+
+def walk(start: tuple[float, ...], factor: float, trial: Callable[[tuple[float, ...]], Found]) -> Iterator[None]:
+    """From a place to whichever of its neighbours is better by more than chance, to where none is.
 
     Yields before every trial. A direction that was good is tried first the next time.
     """
     tried, steps = {key_of(start)}, neighbours(len(start), factor)
     yield
-    best, value, going = start, trial(start), True
+    best, held, going = start, trial(start), True
     while going:
         going = False
         for step in list(steps):
@@ -146,8 +154,8 @@ def walk(start: tuple[float, ...], factor: float, trial: Callable[[tuple[float, 
             tried.add(key_of(place))
             yield
             found = trial(place)
-            if found > value:
-                best, value, going = place, found, True
+            if lead(found.users, held.users) > BETTER:
+                best, held, going = place, found, True
                 steps.remove(step)
                 steps.insert(0, step)
                 break
@@ -196,7 +204,7 @@ def ials_search(bench: Bench) -> Search:
     def epochs_at(dim: int) -> int:
         return IALS_EPOCHS if start is None or start.users.shape[1] < dim else WARM_EPOCHS
 
-    def at(dim: int, place: tuple[float, ...]) -> float:
+    def at(dim: int, place: tuple[float, ...]) -> Found:
         nonlocal start
         alpha, l2 = place
         settings, epochs = {"dim": dim, "alpha": alpha, "l2": l2}, epochs_at(dim)
@@ -204,7 +212,7 @@ def ials_search(bench: Bench) -> Search:
         assert isinstance(found.scorer, Factors)
         if bench.best["ials"] is found or epochs == IALS_EPOCHS:
             start = found.scorer
-        return found.trial.ndcg
+        return found
 
     before = 0.0
     for stage, dim in enumerate(bench.dims_of(DIMS)):
@@ -215,7 +223,7 @@ def ials_search(bench: Bench) -> Search:
             # with twice the dimensions the settings are looked for once around, with more they stay
             if before and (number > len(neighbours(2, factor)) or (number and stage > 1)):
                 break
-            yield Next(ials_cost(met, dim, epochs_at(dim)), max(0, stage - 1))
+            yield Next(ials_cost(met, dim, epochs_at(dim)), stage)
         now = max(trial.ndcg for trial in bench.tried if trial.name == "ials" and trial.settings["dim"] == dim)
         if before and now < (1 + WORTH) * before:
             return
@@ -232,10 +240,10 @@ def ease_search(bench: Bench) -> Search:
     cost = ease_cost(met)
     between: Array | None = None
 
-    def at(place: tuple[float, ...]) -> float:
+    def at(place: tuple[float, ...]) -> Found:
         nonlocal between
         between = gram(met) if between is None else between
-        return bench.trial("ease", {"l2": place[0]}, lambda: ease(met, place[0], between)).trial.ndcg
+        return bench.trial("ease", {"l2": place[0]}, lambda: ease(met, place[0], between))
 
     popularity = max(1.0, float(met.data @ met.data) / met.shape[1])
     if bench.l2 is not None:
@@ -247,43 +255,53 @@ def ease_search(bench: Bench) -> Search:
 
 
 def softmax_search(bench: Bench) -> Search:
-    """Softmax from iALS of the best settings: λ with 64 dimensions, then with 128.
+    """Softmax from iALS: with 64 dimensions its usual settings and the best ones so far, then λ; then 128 dimensions.
 
     The best λ grows with the interactions of a user; the first is what five datasets suggest, in steps of √2.
     """
     met = bench.split.train.weighted
-    place, before = (2 ** (round(2 * math.log2(1.25 * (met.nnz / met.shape[0]) ** 0.6)) / 2),), 0.0
-    for stage, dim in enumerate(bench.dims_of(SOFTMAX_DIMS)):
-        start: Factors | None = None
+    place, begun = (2 ** (round(2 * math.log2(1.25 * (met.nnz / met.shape[0]) ** 0.6)) / 2),), IALS_START
+    starts: dict[tuple[int, tuple[float, float]], Factors] = {}
+    made: dict[tuple[float, ...], Found] = {}
 
-        def at(place: tuple[float, ...], dim: int = dim) -> float:
-            nonlocal start
-            weights = ials_settings(bench)
-            if start is None:
-                start = ials(met, dim, weights["alpha"], weights["l2"], IALS_EPOCHS, bench.seed)
-            settings = {"dim": dim, "l2": place[0], "pairs": met.nnz / met.shape[0]}
-            settings |= {f"ials_{name}": value for name, value in weights.items()}
-            begins = start
-            found = bench.trial("softmax", settings, lambda: softmax(bench.split.train, begins, place[0]))
-            return found.trial.ndcg
+    def at(dim: int, place: tuple[float, ...]) -> Found:
+        key = (dim, *begun, *key_of(place))
+        if key not in made:
+            alpha, l2 = begun
+            if (dim, begun) not in starts:
+                starts[dim, begun] = ials(met, dim, alpha, l2, IALS_EPOCHS, bench.seed)
+            begins = starts[dim, begun]
+            settings = {"dim": dim, "l2": place[0], "pairs": met.nnz / met.shape[0], "ials_alpha": alpha, "ials_l2": l2}
+            made[key] = bench.trial("softmax", settings, lambda: softmax(bench.split.train, begins, place[0]))
+        return made[key]
 
-        for number, _ in enumerate(walk(place, math.sqrt(2), at)):
-            if before and number:  # λ stays what it was with fewer dimensions
-                break
-            cost = softmax_cost(met, dim) + (0 if start else ials_cost(met, dim, IALS_EPOCHS))
-            yield Next(cost, stage + 1 if number or stage else 0)
-        now = bench.best["softmax"].trial
-        if before and now.ndcg < (1 + WORTH) * before:
+    def cost(dim: int) -> float:
+        return softmax_cost(met, dim) + (0 if (dim, begun) in starts else ials_cost(met, dim, IALS_EPOCHS))
+
+    few, *more = bench.dims_of(SOFTMAX_DIMS)
+    yield Next(cost(few), 0)
+    usual = at(few, place)
+    begun = ials_settings(bench)
+    if begun != IALS_START:
+        yield Next(cost(few), 1)
+        if lead(at(few, place).users, usual.users) <= 0:
+            begun = IALS_START
+    for number, _ in enumerate(walk(place, math.sqrt(2), partial(at, few))):
+        if number:  # the first is there
+            yield Next(cost(few), 1)
+    before = bench.best["softmax"].trial
+    for stage, dim in enumerate(more, 2):
+        yield Next(cost(dim), stage)
+        now = at(dim, (before.settings["l2"],)).trial
+        if now.ndcg < (1 + WORTH) * before.ndcg:
             return
-        before, place = now.ndcg, (now.settings["l2"],)
+        before = now
 
 
-def ials_settings(bench: Bench) -> dict[str, float]:
-    """The weights and λ of the best iALS so far, or the usual ones."""
+def ials_settings(bench: Bench) -> tuple[float, float]:
+    """The weight of what was not met and λ of the best iALS so far, or the usual ones."""
     found = bench.best.get("ials")
-    return dict(zip(("alpha", "l2"), IALS_START, strict=True)) if found is None else {
-        name: found.trial.settings[name] for name in ("alpha", "l2")
-    }  # fmt: skip
+    return IALS_START if found is None else (found.trial.settings["alpha"], found.trial.settings["l2"])
 
 
 # in the order in which they begin, the fastest first
