@@ -98,10 +98,11 @@ def check_run(folder: Path) -> None:
         curve = run.curve
         if len(curve):
             curve.choose(ndcg_drop=0.05)
-        lists = run.scorer().scores(np.arange(run.sizes.users)).argsort(axis=1)[:, -3:]
+        users = np.arange(run.split.n_users)
+        lists = run.scorer().scores(users).argsort(axis=1)[:, -3:]
         if (rules := run.rules) is not None:
             summary(rules, lists)
-        run.resume(run.split.n_users)
+        run.resume(len(users))
     finally:
         run.log_file.write_bytes(log)
     check_model(folder)
