@@ -50,7 +50,9 @@ def test_what_is_no_scorer_is_named() -> None:
     [
         ("met.indices", 0, 5, "met: .*5"),
         ("met.indices", 0, -1, "met: .*>= 0"),
-        ("met.offsets", 1, 1 << 40, "met: .*non-decreasing"),
+        ("met.offsets", 1, 1 << 40, "met: its offsets fall"),
+        ("met.offsets", -1, 0, "met: its offsets fall"),
+        ("met.offsets", 0, -1, "met: .*start"),
         ("met.offsets", -1, 1 << 40, "met: .*size"),
     ],
 )

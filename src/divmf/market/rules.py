@@ -43,6 +43,7 @@ from pydantic import (
 from divmf.data.catalogs import read_items
 from divmf.data.tables import to_polars
 
+MOST = 1 << 40  # showings
 STRICT = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
@@ -77,7 +78,7 @@ def amount(value: Any) -> Amount:
         if not 0 <= number <= 100:
             raise ValueError("shares go from 0% to 100%")
         return Amount(number / 100, is_share=True)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
         raise ValueError("write a share such as '2%' or a whole number of showings such as 40")
     return Amount(value)
 
@@ -91,7 +92,7 @@ def share(value: Any) -> Amount:
 
 
 AnAmount = Annotated[Amount, BeforeValidator(amount)]
-Count = Annotated[StrictInt, Field(ge=0, le=1 << 40)]
+Count = Annotated[StrictInt, Field(ge=0, le=MOST)]
 Item = str | StrictInt
 
 

@@ -63,6 +63,8 @@ def from_csr(name: str, found: Mapping[str, Tensor], n_columns: int | None = Non
     """
     offsets, indices, values = (found[f"{name}.{part}"].numpy() for part in CSR)
     shape = (len(offsets) - 1, len(offsets) - 1 if n_columns is None else n_columns)
+    if offsets.ndim != 1 or (np.diff(offsets) < 0).any():  # scipy does not look where the last is 0
+        raise ValueError(f"{name}: its offsets fall")
     try:
         table = sparse.csr_array((values.astype(np.float32), indices, offsets.astype(np.int64)), shape=shape)
         table.check_format(full_check=True)
