@@ -58,9 +58,10 @@ class Live:
     ) -> None:  # fmt: skip
         options, folder = Options(horizon, catalog, rules), Path(run)
         url = store or f"sqlite:///{os.fspath(folder).rstrip('/')}.live.sqlite"
+        engine = Engine(folder, options)  # what cannot be served leaves no store behind
         self.store = open_store(url) if isinstance(url, str) else url
         try:
-            self.shared = Shared(folder, options, self.store)
+            self.shared = Shared(folder, engine, self.store)
         except BaseException:
             self.store.close()
             raise

@@ -19,7 +19,7 @@ from safetensors.numpy import save as pack
 
 from divmf.engine.arrays import Array
 from divmf.market.totals import Totals
-from divmf.serve.engine import BLEND, Engine, Options
+from divmf.serve.engine import BLEND, Engine
 from divmf.serve.ruling import limits_of, rules_of
 from divmf.serve.store import Document, Entry, Event, Outcome, Showing, Store
 
@@ -40,11 +40,10 @@ class Shared:
     histories   what people met since the training: ids as text
     """
 
-    def __init__(self, folder: Path, options: Options, store: Store) -> None:
-        self.folder, self.store = folder, store
+    def __init__(self, folder: Path, engine: Engine, store: Store) -> None:
+        self.folder, self.store, self.engine = folder, store, engine
         self.worker = f"{os.getpid()}-{uuid4().hex[:8]}"
         self.lock = threading.RLock()
-        self.engine = Engine(folder, options)
         self.latest: deque[Showing] = deque(maxlen=LATEST)
         self.histories: dict[str, list[str]] = {}
         self.described: dict[str, Document] = {}  # items that were added or changed, in the order of their adding
