@@ -42,6 +42,7 @@ def replay(
     import tempfile
 
     from divmf.data.tables import read_table
+    from divmf.engine.files import naming
     from divmf.serve.live import Live
     from divmf.serve.replay import Client, in_process, load, play, requests_of
     from divmf.train.runs import Run
@@ -50,7 +51,8 @@ def replay(
         check_output(output, PICTURES, [log])
     if url is None and clients > 1:
         raise ValueError(f"--clients {clients} load a running service; name it with --url")
-    requests = requests_of(read_table(log), limit)
+    with naming(log):
+        requests = requests_of(read_table(log), limit)
     if not requests:
         raise ValueError(f"{log} holds no requests")
     token = token or os.environ.get("DIVMF_SERVE_TOKEN")

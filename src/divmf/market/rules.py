@@ -248,7 +248,7 @@ class Rules(BaseModel):
 
 def one_line(error: ValidationError) -> str:
     """What pydantic found wrong, as one line that names the rule and the value."""
-    problem = error.errors()[0]
+    problem = max(error.errors(), key=lambda each: len(each["loc"]))  # of the ways to write it, the nearest
     place = [str(part) for part in problem["loc"] if not str(part).startswith(("function-", "dict[", "constrained"))]
     name = ".".join(part for part in place if part not in ("str", "int", "list[union[str,int]]")) or "rules"
     if problem["type"] == "extra_forbidden":
