@@ -1,5 +1,6 @@
 """All malformed inputs, by what is wrong."""
 
+from cases_asked import ASKS, RULES, SERVICE
 from cases_data import COLUMNS, DESCRIBE, FILES, SETTINGS
 from cases_lists import LISTS, MEASURES, PYTHON, REPORTS
 from cases_runs import CHOICES, MODELS, OUTPUTS, RUNS
@@ -13,6 +14,9 @@ SECTIONS: dict[str, list[Case]] = {
     "Run folders": RUNS,
     "Choosing a point, and its lists": CHOICES,
     "Saved models": MODELS,
+    "Rules": RULES,
+    "Filters, new people, new items": ASKS,
+    "The service, runs repeated and replayed": SERVICE,
     "Outputs": OUTPUTS,
     "Lists to rerank": LISTS,
     "Lists to measure": MEASURES,
