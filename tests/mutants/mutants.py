@@ -227,7 +227,7 @@ def drawn(seed: int, number: int, only: list[str], lines: tuple[int, int] | None
 
 def wanted(site: Site, only: list[str], lines: tuple[int, int] | None) -> bool:
     """Whether a place is of the areas or modules named, and of these lines."""
-    named = not only or site.area in only or site.module.stem in only
+    named = not only or site.area in only or site.module.stem in set(only) - AREAS.keys()
     return named and (lines is None or lines[0] <= site.line <= lines[1])
 
 
