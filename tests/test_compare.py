@@ -59,7 +59,7 @@ def test_a_knob_is_tried_where_the_loss_is_crossed(knobs: Any, whole: bool, expe
 
 
 def test_every_rival_starts_from_the_same_model_and_its_rows_are_its_lists(run: Run) -> None:
-    split = run.split
+    split = run.read_split()
     found = list(rivals(run, 40, ["bayes_rule", "uimatch", "fairmatch", "kwon"]))
     base = found[0].lists(found[0].curve.base)
     own = measure(base, split.test.matrix)
@@ -121,7 +121,7 @@ def test_a_run_of_other_data_is_refused_and_left_as_it_was(
 def test_a_run_of_lists_of_another_length_is_refused(run_folder: Path, tmp_path: Path) -> None:
     one = Run.open(run_folder)
     config = TrainConfig(accuracy_epochs=1, diversity_epochs=1, k=3)
-    other = Run.start(tmp_path / "other", one.split, config)
+    other = Run.start(tmp_path / "other", one.read_split(), config)
     with pytest.raises(ValueError, match=r"other is a run of k=3, .* of k=5; compare lists of one length"):
         next(rivals(one, also=[other]))
 

@@ -92,7 +92,7 @@ def test_no_thread_of_the_group_outlives_it(size: int, done: Callable[[int], Pat
 def assert_same_curve(one: Run, other: Run, exact: bool = False) -> None:
     """Losses and metrics, the weights of every point that may be chosen, and its lists."""
     assert len(one.curve) == len(other.curve) > 3
-    split = one.split
+    split = one.read_split()
     # what a tie can change; where passes are exact, there are none
     one_place = 0.0 if exact else 1 / min(split.n_users, split.n_items)
     for mine, theirs in zip(one.curve.points, other.curve.points, strict=True):

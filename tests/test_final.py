@@ -83,7 +83,7 @@ def test_high_ratings_alone_and_the_latest_share_for_the_test(divmf: Any, rating
     short = ["--k", 4, "--model", "ease", "--diversity-epochs", 1, "-q"]
     done = divmf("train", ratings, "-o", tmp_path / "run", *short, "--min-rating", 4, "--by-time", "20%")
     assert done.code == 0, done.err
-    split = library.DivMF.load(tmp_path / "run").run.split
+    split = library.DivMF.load(tmp_path / "run").run.read_split()
     liked = pl.read_csv(ratings).filter(pl.col("rating") >= 4)
     assert len(split.train) + len(split.valid) + len(split.test) <= liked.height
     assert split.frame.join(liked, on=["user_id", "item_id"]).height == split.frame.height

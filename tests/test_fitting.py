@@ -219,7 +219,7 @@ def test_the_folder_reads_back_what_was_written(tmp_path: Path, split: Split) ->
     opened = Run.open(tmp_path / "run")
     assert opened.config == config
     for name in ("train", "valid", "test"):
-        assert getattr(opened.split, name).frame.equals(getattr(split, name).frame)
+        assert getattr(opened.read_split(), name).frame.equals(getattr(split, name).frame)
     assert json.loads(opened.config_file.read_text())["versions"]["torch"] == torch.__version__
     assert not list(run.folder.rglob("*.tmp"))
     with pytest.raises(ValueError, match="no operating point was picked"):
@@ -265,7 +265,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, split: Split, name: str) -> Non
 
     def read_everything() -> None:
         again = Run.start(tmp_path / "run", split, config)
-        _ = again.curve, again.split, again.resume(split.n_users), again.model(again.curve.base)
+        _ = again.curve, again.read_split(), again.resume(split.n_users), again.model(again.curve.base)
 
     with pytest.raises(ValueError, match=rf"{name} is damaged .* train again"):
         read_everything()

@@ -205,7 +205,7 @@ def test_a_log_shorter_than_the_state_is_noticed(run_folder: Path) -> None:
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:2]))
     run = Run.open(run_folder)
     with pytest.raises(ValueError, match=r"epochs\.jsonl is damaged \(it has 2 epochs, state\.safetensors was .* 4\)"):
-        DivMF.load(run_folder).fit(run.split, run_folder)
+        DivMF.load(run_folder).fit(run.read_split(), run_folder)
 
 
 STATES: list[tuple[Callable[[dict[str, torch.Tensor]], Any], str]] = [

@@ -217,7 +217,7 @@ def test_from_the_file_to_lists_of_new_people(divmf: Any, tmp_path: Path) -> Non
     run = tmp_path / "run"
     done = divmf("train", tmp_path / "log.csv", "-o", run, "--weight", "plays", "--model", "ease", "--final", *short)
     assert done.code == 0, done.err
-    split = DivMF.load(run).run.split
+    split = DivMF.load(run).run.read_split()
     assert weights_of(split.train, split.valid, split.test) == pytest.approx(weights_of(data))
     split_made = DivMF.load(run).split_.train.weighted
     assert_allclose(DivMF.load(run).run.scorer().met.toarray(), split_made.toarray())

@@ -98,7 +98,7 @@ def check_run(folder: Path) -> None:
         curve = run.curve
         if len(curve):
             curve.choose(ndcg_drop=0.05)
-        users = np.arange(run.split.n_users)
+        users = np.arange(run.read_split().n_users)
         lists = run.scorer().scores(users).argsort(axis=1)[:, -3:]
         if (rules := run.rules) is not None:
             summary(rules, lists)

@@ -4,7 +4,7 @@ import logging
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 import typer
@@ -14,6 +14,10 @@ from divmf.cli.console import Out, hushed, strict
 from divmf.cli.inputs import Columns, check_output, positive_share
 from divmf.cli.options import command
 from divmf.engine.files import naming
+
+if TYPE_CHECKING:
+    from divmf.reports.audit_numbers import LeftOut, Subject, Trial
+    from divmf.reports.findings import Findings
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +86,7 @@ def audit(
 def read_subject(
     lists: Path, item_ids: pl.Series, k: int | None, train: Path | None, test: Path | None,
     columns: tuple[str | None, str | None],
-) -> Any:  # fmt: skip
+) -> "Subject":  # fmt: skip
     """What is audited, read from its files; what looks wrong is said. columns: the user's and the item's, if named."""
     from divmf.data.interactions import Interactions
     from divmf.data.tables import read_table
@@ -117,8 +121,8 @@ def ordered(table: pl.DataFrame, lists: Path, user: str | None) -> pl.DataFrame:
 
 
 def try_rerankers(
-    out: Out, subject: Any, people: list[int], replaced: float, budget: float, seed: int
-) -> tuple[list[Any], list[Any]]:
+    out: Out, subject: "Subject", people: list[int], replaced: float, budget: float, seed: int
+) -> tuple[list["Trial"], list["LeftOut"]]:
     """The rerankers tried, and those left out."""
     from divmf.reports.audit_numbers import NOT_TRIED, LeftOut, Trial, trials
     from divmf.rerank import METHODS
@@ -128,7 +132,7 @@ def try_rerankers(
         out.note(f"no reranker is tried: {why}")
         return [], [] if not subject.spare else [LeftOut("all of them", why)]
     total = len(METHODS) - len(NOT_TRIED)
-    found: list[Any] = []
+    found: list[Trial | LeftOut] = []
     with hushed("divmf.rerank"), out.progress("rerankers", total) as bar:
         for number, each in enumerate(trials(subject, people, replaced, budget, seed), 1):
             found.append(each)
@@ -137,7 +141,7 @@ def try_rerankers(
     return tried, [each for each in found if isinstance(each, LeftOut)]
 
 
-def write_all(found: Any, output: Path) -> dict[str, Any]:
+def write_all(found: "Findings", output: Path) -> dict[str, Any]:
     """The page, and beside it a folder of its name with the numbers and the figures; the numbers as one document."""
     from divmf.data.tables import write_table
     from divmf.engine.files import write_json
@@ -167,7 +171,7 @@ def write_all(found: Any, output: Path) -> dict[str, Any]:
     return document
 
 
-def say(out: Out, found: Any, output: Path) -> None:
+def say(out: Out, found: "Findings", output: Path) -> None:
     """The main numbers on the terminal."""
     subject, names = found.subject, ("coverage", "entropy", "gini", "head_share", "kept")
     rows = [["shown now", *(subject.own[name] for name in names)]]

@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 import typer
@@ -13,6 +13,11 @@ from divmf.cli.app import app
 from divmf.cli.console import Out, hushed
 from divmf.cli.inputs import positive_share
 from divmf.cli.options import command
+
+if TYPE_CHECKING:
+    from divmf.ranking.lists import TopK
+    from divmf.reports.experiments.compare import Rival
+    from divmf.train.runs import Run
 
 
 @command(app, "compare")
@@ -53,13 +58,13 @@ def compare(
     tables = {"matched.csv": ("method", "loss"), "matched.parquet": ("method", "loss"), "curves.parquet": ("method",)}
     for name in ("report.html", "curves.html", *tables):
         protect(output / name, [catalog], tables.get(name, ()))
-    split, others = opened.split, [Run.open(other) for other in also or []]
+    split, others = opened.read_split(), [Run.open(other) for other in also or []]
     for other in others:
         opened.check_same_data(other)
     names_of([opened, *others])  # refuses one given twice before anything is made
     output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
-    found: list[Any] = []
+    found: list[Rival] = []
     base = None
     names = [name for name in reranked(names, [opened, *others]) if name not in missing]
     for name, why in missing.items():
@@ -73,13 +78,14 @@ def compare(
             bar.update(rival.name, number, n_rivals, {"seconds": rival.seconds})
     with hushed("divmf.rerank"), out.progress(f"writing {output}", None):
         write_tables(rows, found, output)
+        assert base is not None  # the run itself comes first
         write_report(rows, found, opened, base, output / "report.html", candidates, titles)
     print_tables(out, rows, shares)
     out.say(f"report: {(output / 'report.html').resolve()}\ntables and pictures: {output}")
     out.result({"output": str(output), "report": str(output / "report.html"), "rows": rows})
 
 
-def write_tables(rows: Sequence[dict[str, Any]], found: Sequence[Any], output: Path) -> None:
+def write_tables(rows: Sequence[dict[str, Any]], found: Sequence["Rival"], output: Path) -> None:
     """What each method gives at each loss, and every point of every curve."""
     from divmf.data.tables import write_table
     from divmf.reports.experiments.compare import table_of
@@ -92,9 +98,9 @@ def write_tables(rows: Sequence[dict[str, Any]], found: Sequence[Any], output: P
 
 def write_report(
     rows: Sequence[dict[str, Any]],
-    found: Sequence[Any],
-    run: Any,
-    base: Any,
+    found: Sequence["Rival"],
+    run: "Run",
+    base: "TopK",
     path: Path,
     candidates: int,
     titles: Mapping[Any, str],
@@ -107,7 +113,7 @@ def write_report(
     from divmf.reports.examples import example_tables
     from divmf.reports.page import made_by, write_page
 
-    split, k = run.split, run.config.k
+    split, k = run.read_split(), run.config.k
     own, *others = found
     found = [own, *sorted(others, key=lambda rival: rival.curve.best_within(USUAL_LOSS, "gini").valid["gini"])]
     curves = {rival.name: rival.curve for rival in found}

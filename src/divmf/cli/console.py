@@ -64,13 +64,13 @@ class Out:
         if not (self.quiet or self.silent):
             self.stderr.print(printable(text), markup=False)
 
-    def result(self, document: Any) -> None:
+    def result(self, document: object) -> None:
         """With --json: the one JSON document on stdout."""
         if self.json and not self.silent:
             in_ascii = "utf" not in (self.stdout.encoding or "").lower()
             print(json.dumps(strict(document), ensure_ascii=in_ascii, allow_nan=False, default=str))
 
-    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """A table for people; not with --json or -q."""
         if self.json or self.quiet or self.silent:
             return
@@ -123,7 +123,7 @@ def hushed(room: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def strict(value: Any) -> Any:
+def strict(value: object) -> object:
     """A document as JSON can say it, which knows no infinity: ±inf as "inf" and "-inf", NaN as null."""
     if isinstance(value, Mapping):
         return {key: strict(inner) for key, inner in value.items()}
@@ -134,7 +134,7 @@ def strict(value: Any) -> Any:
     return value
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A number as people read it."""
     if isinstance(value, float):
         return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"

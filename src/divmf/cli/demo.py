@@ -1,7 +1,7 @@
 """divmf demo."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,14 @@ from divmf.cli.app import app
 from divmf.cli.console import Out, hushed
 from divmf.cli.options import command
 from divmf.cli.train import SHOWN, base_name, choose, train_run
+
+if TYPE_CHECKING:
+    from divmf.data.interactions import Interactions
+    from divmf.data.split import Split
+    from divmf.ranking.curve import Curve, Point
+    from divmf.ranking.lists import TopK
+    from divmf.reports.section import Section
+    from divmf.train.runs import Run
 
 # large enough to show the effect, small enough for a minute on two cores
 USERS, ITEMS, INTERACTIONS = 2000, 1000, 60_000
@@ -76,7 +84,9 @@ floor = "1%"
 """
 
 
-def rules_at_work(out: Out, output: Path, data: Any, split: Any, run: Any, picked: Any, seed: int) -> Any:
+def rules_at_work(
+    out: Out, output: Path, data: "Interactions", split: "Split", run: "Run", picked: "Point", seed: int
+) -> "Section":
     """The lists of the picked point under rules of a shop, as a section; the catalog and the rules are written, too."""
     from divmf.data.synthetic import shop_of
     from divmf.data.tables import write_table
@@ -91,6 +101,7 @@ def rules_at_work(out: Out, output: Path, data: Any, split: Any, run: Any, picke
     with out.progress("rules of a shop", None):
         made, bound, ndcg = lists_under(run, split, picked, Rules.read(file, catalog))
     without = run.chosen(picked)
+    assert without is not None  # the market made it
     title = "Items have so many seats, and every seller was promised a hundredth of all slots."
     out.note(
         f"the same lists under rules: divmf recommend {run.folder} --rules {file} --catalog {output / 'items.csv'}"
@@ -99,7 +110,7 @@ def rules_at_work(out: Out, output: Path, data: Any, split: Any, run: Any, picke
     return rules_section(bound, without.lists["all"], made.lists["all"], ndcg, title)
 
 
-def reranker_curves(out: Out, candidates: Any, split: Any, run: Any) -> dict[str, Any]:
+def reranker_curves(out: Out, candidates: "TopK", split: "Split", run: "Run") -> dict[str, "Curve"]:
     """The curve of every reranker that can run here and is not the run's own method, the most even first."""
     from divmf.reports.experiments.compare import reranked
     from divmf.rerank import METHODS, sweep

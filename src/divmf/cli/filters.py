@@ -1,9 +1,17 @@
 """How a command line says what may be recommended: --exclude, --items, --where with --catalog."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from divmf.cli.console import Out
+    from divmf.engine.arrays import Array
+    from divmf.market.bound import Bound
+    from divmf.market.rules import Rules
 
 
 class Filtered:
@@ -28,7 +36,9 @@ class Filtered:
     ]
 
 
-def wanted_items(item_ids: Any, items: Path | None, where: str | None, catalog: Path | None) -> Any:
+def wanted_items(
+    item_ids: "pl.Series", items: Path | None, where: str | None, catalog: Path | None
+) -> "Path | pl.Series | None":
     """What `Recommender.lists` takes as `items`: the file, or the ids for which --where holds (those of the file)."""
     if where is None:
         return items
@@ -51,7 +61,7 @@ def wanted_items(item_ids: Any, items: Path | None, where: str | None, catalog: 
     return item_ids.filter(kept)
 
 
-def read_rules(rules: Path | None, catalog: Path | None) -> Any:
+def read_rules(rules: Path | None, catalog: Path | None) -> "Rules | None":
     """The rules of --rules with --catalog; none where none are named."""
     if rules is None:
         return None
@@ -63,7 +73,7 @@ def read_rules(rules: Path | None, catalog: Path | None) -> Any:
 MOST = 12  # totals shown
 
 
-def say_given(out: Any, bound: Any, items: Any, ndcg: dict[str, float] | None = None) -> dict[str, Any]:
+def say_given(out: "Out", bound: "Bound", items: "Array", ndcg: dict[str, float] | None = None) -> dict[str, Any]:
     """Asked, given and what it costs, on the terminal; the same for JSON."""
     import polars as pl
 
@@ -71,7 +81,7 @@ def say_given(out: Any, bound: Any, items: Any, ndcg: dict[str, float] | None = 
 
     table, numbers = given_table(bound, items), summary(bound, items)
     bounded = table.filter((pl.col("at_least") > 0) | pl.col("at_most").is_not_null())
-    rows: list[list[Any]] = [
+    rows: list[list[object]] = [
         [f"{row['rule']} {row['name']}".strip(), row["at_least"] or "",
          "" if row["at_most"] is None else row["at_most"], row["given"], row["missing"] or row["over"] or ""]
         for row in bounded.head(MOST).iter_rows(named=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,13 @@ from divmf.cli.console import Out
 from divmf.engine.clock import Clock
 from divmf.engine.files import naming
 from divmf.engine.masking import masked
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from divmf.data.histories import Histories
+    from divmf.data.interactions import Interactions
+    from divmf.data.split import Split
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class Columns:
     ]
 
 
-def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, clock: Clock | None = None) -> Any:
+def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, clock: Clock | None = None) -> "Split":
     """DATA as a split: read, cut to its core, one interaction held out for validation and one for the test."""
     clock = clock or Clock()
     with clock.phase("loading libraries"):
@@ -103,7 +110,7 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, cl
     return split if read.share or comm.size() == 1 else split.of_process(comm.rank(), comm.size())
 
 
-def read_users(path: Path, known: Any) -> Any:
+def read_users(path: Path, known: "Interactions") -> "pl.Series":
     """The distinct user ids of a file, all of them known; those of a text file as the type of the known ones."""
     from divmf.data.tables import file_kind, find_column, read_table
 
@@ -121,7 +128,7 @@ def read_users(path: Path, known: Any) -> Any:
         return own_users(given, known)
 
 
-def read_histories(path: Path, train: Any, weight: str | None = None) -> Any:
+def read_histories(path: Path, train: "Interactions", weight: str | None = None) -> "Histories":
     """What people who were not in `train` have met, from a file of user_id, item_id and, where known, weights."""
     from divmf.data.histories import Histories
     from divmf.data.tables import read_table
@@ -130,7 +137,7 @@ def read_histories(path: Path, train: Any, weight: str | None = None) -> Any:
         return Histories.from_frame(read_table(path), train.item_ids, weight=weight, usual=train.mean_weight)
 
 
-def own_users(given: Any, known: Any) -> Any:
+def own_users(given: "pl.Series", known: "Interactions") -> "pl.Series":
     """Those of some users that this process has; one whom no process has is an error that names it."""
     import polars as pl
 
@@ -143,7 +150,7 @@ def own_users(given: Any, known: Any) -> Any:
     return ids.filter(pl.Series(here))
 
 
-def split_by_time(data: Any, text: str) -> Any:
+def split_by_time(data: "Interactions", text: str) -> "Split":
     """--by-time: a share such as 20%, or a moment."""
     if text.endswith("%") or text.replace(".", "", 1).isdigit():
         number = positive_share(text, "--by-time") if text.endswith("%") or float(text) < 1 else int(text)

@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,12 @@ from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
 from divmf.cli.inputs import Columns, read_histories, read_users
 from divmf.cli.options import command
 from divmf.engine.files import naming
+
+if TYPE_CHECKING:
+    from divmf.estimator import Recommender
+    from divmf.market.bound import Bound
+    from divmf.market.rules import Rules
+    from divmf.ranking.groups import GroupExposure
 
 log = logging.getLogger(__name__)
 ENDS = 5  # groups shown of those with the most and with the least
@@ -109,6 +115,7 @@ def recommend(
     if asked is not None:
         with out.progress(f"the market with the rules of {rules}", None):
             chosen, bound, ndcg = under_rules(run, chosen, asked, k)
+        assert chosen.chosen is not None  # the market keeps rules
         kind = {"train": "valid", "train+valid": "test"}.get(seen, "all")
         about = {"rules": say_given(out, bound, chosen.chosen.lists[kind], ndcg)}
     wanted = None if users is None else read_users(users, chosen.split.train)
@@ -120,7 +127,9 @@ def recommend(
     out.result({"output": str(output), "users": n_lists, "k": lists.width, "epoch": chosen.point.epoch} | about)
 
 
-def under_rules(folder: Path, chosen: Any, rules: Any, k: int | None) -> tuple[Any, Any, dict[str, float]]:
+def under_rules(
+    folder: Path, chosen: "Recommender", rules: "Rules", k: int | None
+) -> tuple["Recommender", "Bound", dict[str, float]]:
     """A point whose lists keep rules, the rules for its data, and nDCG without and with them."""
     from dataclasses import replace
 
@@ -182,7 +191,7 @@ def evaluate(
         popularity = None if train is None else popularity_of(given, Interactions.read(train))
     found = estimate(measured, truth, popularity, k, resamples, seed)
     k = k or given.width
-    rows: list[list[Any]] = [
+    rows: list[list[object]] = [
         [METRICS[name].label, value, f"{value.low:.4f} … {value.high:.4f}", METRICS[name].definition]
         for name, value in found.items()
     ]
@@ -209,12 +218,12 @@ def evaluate(
     })  # fmt: skip
 
 
-def say_groups(out: Out, exposure: Any) -> None:
+def say_groups(out: Out, exposure: "GroupExposure") -> None:
     """The numbers of groups, and the groups at both ends, on the terminal."""
     from divmf.ranking.groups import DEFINITIONS
 
     column, frame = exposure.groups.column, exposure.frame
-    rows: list[list[Any]] = [[DEFINITIONS[name][0], value, DEFINITIONS[name][1]]
+    rows: list[list[object]] = [[DEFINITIONS[name][0], value, DEFINITIONS[name][1]]
                              for name, value in exposure.measures.items()]  # fmt: skip
     out.table(f"\n{len(frame):,} groups by {column}", ["", "value", "definition"], rows)
     ends = frame if len(frame) <= 2 * ENDS else frame.head(ENDS).vstack(frame.tail(ENDS))

@@ -1,6 +1,6 @@
 """divmf plan."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,9 @@ from divmf.cli.console import Out
 from divmf.cli.options import command
 from divmf.cli.train import PANELS
 from divmf.models.config import TrainConfig, check_of_method
+
+if TYPE_CHECKING:
+    from divmf.train.plan import Job
 
 GIGABYTE = 1e9
 
@@ -65,7 +68,7 @@ def plan(
     out.result(document)
 
 
-def what_of(job: Any, phase: str) -> str:
+def what_of(job: "Job", phase: str) -> str:
     """What is done once, by the name of its phase."""
     names = {
         "reading": "reading the log",

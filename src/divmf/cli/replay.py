@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.inputs import PICTURES, check_output
 from divmf.cli.options import command
+
+if TYPE_CHECKING:
+    from divmf.serve.replay import Played
 
 
 @command(app, "replay")
@@ -72,7 +75,7 @@ def replay(
     tell_of(out, played, n_items, seconds, output)
 
 
-def tell_of(out: Out, played: Any, n_items: int, seconds: float, output: Path | None) -> None:
+def tell_of(out: Out, played: "Played", n_items: int, seconds: float, output: Path | None) -> None:
     """The table, the picture, the document."""
     periods, whole = played.periods(n_items), played.summary(n_items)
     shown = ("requests", "ndcg", "hit", "of_ceiling", "gini", "of_ceiling_so_far", "p50_ms", "p99_ms")

@@ -2,13 +2,18 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.options import command
+
+if TYPE_CHECKING:
+    from divmf.data.interactions import Interactions
+    from divmf.reports.experiments.recipe import Recipe
+    from divmf.reports.experiments.reproduce import Answer
 
 
 @command(app, "reproduce")
@@ -68,7 +73,9 @@ def reproduce(
                 "claims": [claim.to_json() for claim in claims]})  # fmt: skip
 
 
-def answers(out: Out, output: Path, data: Any, recipe: Any, asked: list[str], seeds: int) -> Any:
+def answers(
+    out: Out, output: Path, data: "Interactions", recipe: "Recipe", asked: list[str], seeds: int
+) -> "list[Answer]":
     """Train and rerank with a progress bar; stopped, what was done is kept."""
     from divmf.reports.experiments.reproduce import work
 
@@ -81,13 +88,16 @@ def answers(out: Out, output: Path, data: Any, recipe: Any, asked: list[str], se
                     "epoch": step.point.epoch, "nDCG": step.point.valid["ndcg"], "Gini": step.point.valid["gini"],
                 })  # fmt: skip
     except StopIteration as end:
-        return end.value
+        told: list[Answer] = end.value
+        return told
     except KeyboardInterrupt:
         out.note(f"\nstopped; what was trained is kept in {output}. The same command goes on from there.")
         raise
 
 
-def write_pages(output: Path, told: Any, raw: Any, about: dict[str, Any], k: int, line: str) -> None:
+def write_pages(
+    output: Path, told: "list[Answer]", raw: "Interactions", about: dict[str, Any], k: int, line: str
+) -> None:
     """report.html, results.md and the figures."""
     from divmf.engine.files import replacing
     from divmf.reports.chart_files import save_spec

@@ -1,7 +1,7 @@
 """divmf rerank."""
 
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -11,6 +11,14 @@ from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
 from divmf.cli.inputs import Columns, positive_share
 from divmf.cli.options import command
 from divmf.engine.files import naming
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from divmf.data.interactions import Interactions
+    from divmf.engine.arrays import Array
+    from divmf.market.rules import Rules
+    from divmf.ranking.lists import TopK
 
 
 @command(app, "rerank")
@@ -135,8 +143,8 @@ def rerank(
         )
     write_table(made.frame, output)
     before, after = wide.head(k).counts, made.counts
-    rows = [[name, function(before), function(after)] for name, function in
-            (("coverage", coverage), ("entropy", entropy), ("gini", gini))]  # fmt: skip
+    functions = {"coverage": coverage, "entropy": entropy, "gini": gini}
+    rows = [(name, function(before), function(after)) for name, function in functions.items()]
     ceiling = coverage_ceiling(int(made.lengths.sum()), made.n_items)
     title = f"wrote {output}: {len(made):,} lists of {k}; coverage at most {ceiling:.4f}"
     out.table(title, ["", "the model's own", method], rows)
@@ -167,9 +175,9 @@ class Strength(NamedTuple):
 
 
 def by_market(
-    wide: Any, k: int, given: dict[str, Any], strength: Strength, discounts: Path | None, rules: Any = None,
-    train: Any = None,
-) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    wide: "TopK", k: int, given: dict[str, Any], strength: Strength, discounts: Path | None,
+    rules: "Rules | None" = None, train: "Interactions | None" = None,
+) -> tuple["TopK", dict[str, Any]]:  # fmt: skip
     """The market's lists, and what was found beside them; writes the discounts, if a file is named."""
     import polars as pl
 
@@ -203,7 +211,7 @@ def by_market(
     return market.listed(found, order), {"rho": found.rho, "gap": certificate.gap}
 
 
-def read_discounts(path: Path, item_ids: Any) -> Any:
+def read_discounts(path: Path, item_ids: "pl.Series") -> "Array":
     """The discounts of a file in the order of items; 0 for those it does not have, which are as new."""
     import numpy as np
 
@@ -222,13 +230,13 @@ def read_discounts(path: Path, item_ids: Any) -> Any:
     return np.where(at >= 0, kept[at], 0.0)
 
 
-def lowest_of_run(folder: Path, wide: Any) -> Any:
+def lowest_of_run(folder: Path, wide: "TopK") -> "Array":
     """Each user's lowest score of all items not met, by the model of a run before diversifying."""
     from divmf.rerank import lowest_scores
     from divmf.train.runs import Run
 
     run = Run.open(folder)
-    split = run.split
+    split = run.read_split()
     return lowest_scores(run.scorer(), split.known)[split.train.user_numbers(wide.user_ids)]
 
 

@@ -2,13 +2,16 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.options import command
+
+if TYPE_CHECKING:
+    from divmf.train.runs import Run
 
 
 @command(app, "rerun")
@@ -47,7 +50,7 @@ def rerun(
         raise typer.Exit(1)
 
 
-def make(out: Out, opened: Any, folder: Path) -> Any:
+def make(out: Out, opened: "Run", folder: Path) -> "Run":
     """Make a run again in a folder, with a progress bar."""
     from divmf.train.rerun import repeat
     from divmf.train.runs import Run

@@ -2,13 +2,16 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.options import command
+
+if TYPE_CHECKING:
+    from divmf.serve.settings import ServeSettings
 
 
 @command(app, "serve")
@@ -73,7 +76,7 @@ def serve(
     run_server(out, settings, access_log)
 
 
-def run_server(out: Out, settings: Any, access_log: bool) -> None:
+def run_server(out: Out, settings: "ServeSettings", access_log: bool) -> None:
     """Open everything, say where it is, and answer until told to stop."""
     import uvicorn
     from uvicorn.supervisors import Multiprocess

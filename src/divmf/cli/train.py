@@ -1,7 +1,7 @@
 """divmf train, curve, pick."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,12 @@ from divmf.engine.clock import Clock
 from divmf.engine.files import naming
 from divmf.engine.masking import masked
 from divmf.models.config import EPOCH_SETTINGS, OF_METHOD, TrainConfig, check_of_method
+
+if TYPE_CHECKING:
+    from divmf.data.split import Split
+    from divmf.market.rules import Rules
+    from divmf.ranking.curve import Curve, Point
+    from divmf.train.runs import Run
 
 PANELS = {
     "Data": (
@@ -157,20 +163,20 @@ def train(
     )
 
 
-def say_rules(out: Out, run: Any, split: Any, picked: Any) -> dict[str, Any]:
+def say_rules(out: Out, run: "Run", split: "Split", picked: "Point") -> dict[str, Any]:
     """What the rules of a run ask for, what the lists of the picked point give, and what the rules cost."""
     bound = run.rules
     if bound is None:
         return {}
     from divmf.engine import comm
 
-    chosen = run.chosen(picked, comm.row_range(split.n_users))
-    curve = run.curve
+    chosen, curve = run.chosen(picked, comm.row_range(split.n_users)), run.curve
+    assert chosen is not None  # the market keeps rules
     cost = {"without": curve.without_rules.test["ndcg"], "with": curve.base.test["ndcg"]}
     return {"rules": say_given(out, bound, chosen.lists["all"], cost)}
 
 
-def make_final(run: Any, split: Any, picked: Any) -> None:
+def make_final(run: "Run", split: "Split", picked: "Point") -> None:
     """RUN/final: the picked point, learnt once more from everything; made again only where another point is picked."""
     from divmf.estimator import final_of, load
 
@@ -179,12 +185,12 @@ def make_final(run: Any, split: Any, picked: Any) -> None:
         final_of(run, split, picked).save(folder)
 
 
-def base_name(run: Any) -> str:
+def base_name(run: "Run") -> str:
     """What the curve begins with: the model that was chosen, or MF trained by epochs."""
     return str(run.choice["model"]) if run.choice else "MF"
 
 
-def say_choice(out: Out, run: Any) -> None:
+def say_choice(out: Out, run: "Run") -> None:
     """The models that were tried, the best of each kind, and by how much the choice is ahead."""
     from divmf.models.searches import told
     from divmf.train.choosing import ahead_of_others
@@ -220,16 +226,18 @@ def profile_of(clock: Clock) -> list[dict[str, Any]]:
     ]
 
 
-def choose(run: Any, split: Any, rule: str | None = None, clock: Clock | None = None, **criterion: float | None) -> Any:
+def choose(
+    run: "Run", split: "Split | None", rule: str | None = None, clock: Clock | None = None, **criterion: float | None
+) -> "Point":
     """Pick the operating point of a run; a point is added where the criterion is just met."""
     from divmf.train.market import refine
 
-    run.curve.choose(rule, **criterion)  # refuses what cannot be chosen before anything is computed
-    refine(run, run.split if split is None else split, run.config, clock, None, **criterion)
+    run.curve.choose(rule, **criterion)  # type: ignore[arg-type]  # refuses what cannot be chosen before computing
+    refine(run, run.read_split() if split is None else split, run.config, clock, None, **criterion)
     return run.pick(rule, **criterion)
 
 
-def earlier_run(folder: Path, config: TrainConfig) -> Any:
+def earlier_run(folder: Path, config: TrainConfig) -> "Run":
     """Yesterday's run, if its model can be taken on with these settings."""
     from divmf.train.choosing import check_taken_on
     from divmf.train.runs import Run
@@ -240,9 +248,9 @@ def earlier_run(folder: Path, config: TrainConfig) -> Any:
 
 
 def train_run(
-    out: Out, output: Path, split: Any, config: TrainConfig, source: str, clock: Clock | None = None,
-    earlier: Any = None, rules: Any = None,
-) -> Any:  # fmt: skip
+    out: Out, output: Path, split: "Split", config: TrainConfig, source: str, clock: Clock | None = None,
+    earlier: "Run | None" = None, rules: "Rules | None" = None,
+) -> "Run":  # fmt: skip
     """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
     clock = clock or Clock()
     with clock.phase("loading libraries"):
@@ -311,7 +319,7 @@ def curve(
     out.result([point.to_json() for point in made.points])
 
 
-def write_curve(made: Any, output: Path, method: str) -> None:
+def write_curve(made: "Curve", output: Path, method: str) -> None:
     """The curve as a table or a picture, by the ending of the name; method: what made it."""
     from divmf.data.tables import write_table
 

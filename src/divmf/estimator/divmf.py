@@ -105,7 +105,7 @@ class DivMF(TrainConfig):
     def load(cls, run: str | Path) -> Self:
         """A fitted DivMF from its run folder."""
         opened = Run.open(run)
-        return cls(**asdict(opened.config))._fitted(opened, opened.split)
+        return cls(**asdict(opened.config))._fitted(opened, opened.read_split())
 
     @property
     def run(self) -> Run:

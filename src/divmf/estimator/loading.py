@@ -31,7 +31,7 @@ def load(folder: str | Path) -> Recommender:
         return Recommender(model, split, Point.from_json(about["point"]), about["k"], chosen, scorer, learnt)
     if (folder / "config.json").exists():
         run = Run.open(folder)
-        split = run.split
+        split = run.read_split()
         return Recommender.at(run, run.picked, split)
     raise ValueError(
         f"{folder} is neither a saved model nor a run folder; make one with `divmf train DATA -o {folder}`"

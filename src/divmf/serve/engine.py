@@ -63,7 +63,7 @@ class Engine:
 
     def __init__(self, folder: str | Path, options: Options, point: Point | None = None) -> None:
         self.run, self.options = Run.open(folder), options
-        self.split, self.config = self.run.split, self.run.config
+        self.split, self.config = self.run.read_split(), self.run.config
         self.curve: Curve = self.run.curve
         self.point = self.run.picked if point is None else point
         market = self.config.method == "market"

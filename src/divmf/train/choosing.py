@@ -143,7 +143,7 @@ def aligned(earlier: Run, split: Split, seed: int = 0) -> Scorer:
 
     EASE has no vectors to begin from; it is what it was.
     """
-    scorer, before = earlier.scorer(), earlier.split
+    scorer, before = earlier.scorer(), earlier.read_split()
     if not isinstance(scorer, Factors):
         return scorer
     rng, dim = np.random.default_rng(seed), scorer.users.shape[1]

@@ -30,7 +30,7 @@ class Check:
 
 def repeat(run: Run, folder: Path) -> Iterator[Point]:
     """Make the points of a run again in another folder, with its data and settings; one begun there goes on."""
-    split, config, start = run.split, run.config, read_as(run.config_file, CONFIG)["start"]
+    split, config, start = run.read_split(), run.config, read_as(run.config_file, CONFIG)["start"]
     there = run.curve.points
     if start == FUNCTION:
         raise ValueError(f"{run.folder}: the scores were a function's, which is not kept; call diversify again")

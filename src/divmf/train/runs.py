@@ -177,8 +177,7 @@ class Run:
         """How many users and items there are, which all tables of the run must fit."""
         return Sizes(self.data["users"], self.data["items"])
 
-    @property
-    def split(self) -> Split:
+    def read_split(self) -> Split:
         """The data the run was made with; of several processes, each has its share."""
         split = read_split(self.folder, self.data["fingerprint"])
         if (comm.row_range(split.n_users).whole, split.n_items) != self.sizes:

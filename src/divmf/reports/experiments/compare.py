@@ -63,7 +63,7 @@ def rivals(
     for other in also:
         run.check_same_data(other)
     called = names_of([run, *also])
-    split, config, curve = run.split, run.config, run.curve
+    split, config, curve = run.read_split(), run.config, run.curve
     base = Recommender.at(run, curve.base, split)
     for name, each in zip(called, (run, *also), strict=True):
         yield own_rival(each, split, name)
