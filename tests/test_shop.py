@@ -147,7 +147,7 @@ def test_a_section_says_which_bounds_lists_break_without_rules_and_with_them(spl
     same[:, 1] = 1  # items 0 and 1 are in 60 lists each, and have three seats
     section = rules_section(bind(rules, shop), same, apart, {"without": 0.2, "with": 0.1}, "Few seats.")
     assert f"break 2 of {len(items):,} bounds; those made with them break 0" in section.prose[0]
-    assert "0.2000 without and 0.1000 with the rules (-50.0%)" in section.prose[0]
+    assert "0.2000 without and 0.1000 with the rules (−50.0%)" in section.prose[0]
     assert [row[3:] for row in section.tables[0].rows[:2]] == [[60, 0], [60, 0]]
 
 

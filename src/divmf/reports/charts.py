@@ -157,15 +157,20 @@ def point_names(placed: alt.Chart, far_right: str) -> list[alt.Chart]:
 def training_chart(
     curve: Curve, metrics: Sequence[str] = ("ndcg", "coverage", "gini"), part: str = "valid", k: int | None = None
 ) -> alt.ConcatChart:
-    """Each metric by epoch over both phases; the diamond is the model that the diversity phase starts from."""
+    """Each metric over the points of a run; the diamond is the model that is diversified.
+
+    The points of DivMF are epochs of two phases, those of the market have a growing ρ.
+    """
     phases = list(dict.fromkeys(point.phase for point in curve.points))
     others = [phase for phase in phases if phase != ACCURACY]
     tones = {ACCURACY: GREY[0]} | dict(zip(others, colours(others), strict=True))
-    x = alt.X("step:Q", title="epoch of the run", axis=alt.Axis(tickMinStep=1, tickCount=5, grid=False))
+    names = "{'accuracy': 'model', 'diversity': 'market'}[datum.label]" if curve.has_rho else "datum.label + ' phase'"
+    title = "points, by their ρ" if curve.has_rho else "epoch of the run"
+    x = alt.X("step:Q", title=title, axis=alt.Axis(tickMinStep=1, tickCount=5, grid=False))
     colour = alt.Color(
         "phase:N",
         scale=alt.Scale(domain=phases, range=[tones[phase] for phase in phases]),
-        legend=alt.Legend(labelExpr="datum.label + ' phase'"),
+        legend=alt.Legend(labelExpr=names),
     )
     tooltip = [alt.Tooltip("at:N", title="point"), *metric_tooltips(metrics, k)]
     panels = []
@@ -185,7 +190,7 @@ def training_chart(
         *panels,
         data=alt.InlineData(values=training_rows(curve, metrics, part)),
         columns=len(metrics),
-        description=f"{', '.join(metrics)} by epoch",
+        description=f"{', '.join(metrics)} by {title}",
     )
 
 

@@ -50,7 +50,7 @@ def point_row(name: str, point: Point, metrics: Sequence[str], part: str, accura
 
 def point_name(point: Point) -> str:
     """What a point is called where people read it."""
-    return f"accuracy epoch {point.epoch}" if point.phase == ACCURACY else point.name
+    return f"accuracy epoch {point.epoch}" if point.phase == ACCURACY and point.epoch else point.name
 
 
 def in_view(rows: Sequence[Row]) -> list[Row]:

@@ -5,7 +5,7 @@ import polars as pl
 from divmf.engine.arrays import Array
 from divmf.market.bound import Bound
 from divmf.market.given import given_table
-from divmf.reports.section import Cell, Section, Table
+from divmf.reports.section import Cell, Section, Table, relative
 
 SHOWN = 30  # rows
 
@@ -30,7 +30,7 @@ def rules_section(bound: Bound, before: Array, after: Array, ndcg: dict[str, flo
     prose = [
         f"{title} The lists without rules break {n_broken:,} of {len(table):,} bounds; those made with them break"
         f" {n_left:,}. The cost: nDCG on test is {ndcg['without']:.4f} without and {ndcg['with']:.4f} with the rules"
-        f" ({change:+.1%}).",
+        f" ({relative(change)}).",
     ]
     caption = f"Showings in all lists; the {min(SHOWN, len(table))} bounds that the lists without rules break most."
     header = ["Rule", "at least", "at most", "without rules", "with rules"]

@@ -186,7 +186,8 @@ def knob(story: Story, chart: Any) -> Section:
     )
     prose: list[Text] = [
         "The accurate model comes first: it is the diamond below. Then"
-        f" {story.after} diversifies its lists: {in_short(story.after)}. {knob_is}",
+        f" {'the market' if story.after == 'market' else story.after} diversifies its lists: {in_short(story.after)}."
+        f" {knob_is}",
         "Up is more accurate, right is more diverse, in every panel. A good trade-off runs flat to the right before it"
         f" falls. The ring is the point chosen for this report, by its numbers on validation: {described(story)}.",
     ]
