@@ -15,10 +15,11 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from divmf.data.datasets import marketplace
 from divmf.data.split import Split
 from divmf.engine.threads import workers
+from divmf.kernels.bound import BINS, balances, offered
 from divmf.kernels.market import ONE, Columns, Terms, gain_of
 from divmf.market.bonus import Bonus
-from divmf.market.certificate import certify, joined, surplus
-from divmf.market.columns import KINDS, Finder, GivenLists, Held
+from divmf.market.certificate import asked, certify, surplus
+from divmf.market.columns import KINDS, Finder, GivenLists, Held, joined
 from divmf.market.solve import Lists, Market, solve
 from divmf.market.values import exposure_weights, slot_weights
 from divmf.models.config import TrainConfig
@@ -162,15 +163,15 @@ def test_the_certificate_is_at_least_the_distance_from_the_optimum(seed: int, wi
 
 
 @pytest.mark.parametrize("exposure", ["count", "attention"])
-@pytest.mark.parametrize("width", [1, 3, 9])
-def test_the_bound_is_of_all_items_whatever_the_candidates(exposure: str, width: int) -> None:
+@pytest.mark.parametrize(("width", "radius"), [(1, 1e-6), (3, 0.1), (3, 2.0), (9, 0.1)])
+def test_the_bound_is_of_all_items_whatever_the_candidates(exposure: str, width: int, radius: float) -> None:
     rng = np.random.default_rng(width)
     scores = np.round(rng.normal(size=(7, 9)), 2)
     known = sparse.csr_array((rng.random((7, 9)) < 0.3).astype(np.float32))
     market = market_of(scores, 3, exposure, width, known)
     columns, _ = market.own
     discount = np.round(rng.uniform(0, 2, 9), 2)
-    found = market.finder.bound(columns, 1, market.terms(1.0), discount)
+    found, _ = asked(market, columns, 1, 1.0, discount, np.full(9, radius))
     weights = market.exposure / ONE
     best = 0.0
     for user in range(7):
@@ -208,6 +209,49 @@ def test_joined_candidates_are_those_of_both_in_order() -> None:
 def range_of(columns: Columns, user: int) -> list[tuple[int, float]]:
     inside = slice(columns.starts[user], columns.ends[user])
     return list(zip(columns.items[inside].tolist(), columns.values[inside].tolist(), strict=True))
+
+
+def test_who_would_take_an_item_at_other_discounts_is_what_a_plain_search_says() -> None:
+    rng = np.random.default_rng(5)
+    scores = rng.normal(size=(12, 7)).astype(np.float32)
+    market = market_of(scores, 2, width=3)
+    columns, _ = market.own
+    discount, radius = rng.uniform(0, 1, 7), rng.uniform(0.3, 0.9, 7)
+    edges = discount[:, None] + radius[:, None] * (2 * np.arange(BINS + 1) / BINS - 1)
+
+    def takes(user: int, item: int, discounts: Array) -> bool:
+        lists = [in_order(scores[user], each) for each in combinations(range(7), 2)]
+        best = max(lists, key=lambda each: market.slots @ scores[user, each] + discounts[each].sum())
+        return item in best
+
+    _, counts = asked(market, columns, 1, 1.0, discount, radius)
+    for item in range(7):
+        for edge, below in zip(edges[item], np.cumsum(counts[item]) / ONE, strict=True):
+            discounts = np.where(np.arange(7) == item, edge, discount)
+            assert below == sum(takes(user, item, discounts) for user in range(12))
+
+
+def test_where_demand_meets_what_is_offered_by_hand() -> None:
+    bonus = np.array([4.0, 3.0, 1.0, 0.5])  # offered: half a showing at 4, one and a half at 3
+    assert [offered(discount, bonus) for discount in (5.0, 4.0, 3.5, 3.0, 2.0)] == [0.0, 0.5, 1.0, 1.5, 2.0]
+    counts = np.zeros((3, 1 + BINS), dtype=np.int64)
+    counts[0, 0] = ONE  # one user takes it at 3.0 already, none more: offered is 1 at 3.5
+    counts[1, 0] = 9 * ONE  # more than there is at any discount around
+    found = np.empty(3)
+    balances(counts, np.full(3, 3.5), np.full(3, 0.5), bonus, found)
+    assert found[0] == pytest.approx(3.5, abs=1e-6)
+    assert found[1:].tolist() == [3.0, 4.0]  # the lower end; the upper end, for nobody wants it
+
+
+def test_the_certificate_of_a_market_of_hundreds_is_tight() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(500, 150)) + 1.5 * rng.normal(size=150)
+    market = market_of(scores, 5, width=16)
+    lists = market.own[1]["all"]
+    for rho in (1.0, 2.0, 4.0):
+        found = solve(market, rho, lists)
+        lists = found.lists["all"]
+        assert certify(market, found).gap <= 0.02
 
 
 def test_the_objective_rises_with_every_turn() -> None:

@@ -1,4 +1,8 @@
-"""The bound of the market, compiled: what lists are worth at fixed discounts, of all items, candidates or not."""
+"""The bound of the market, compiled: what the best lists are worth at given discounts, and who takes what at others.
+
+A user takes an item where its discount exceeds a threshold: what the best list without it is worth beyond the best list
+with it. How many users have their threshold below a discount is the demand for the item there, others' as they are.
+"""
 
 from typing import Any
 
@@ -7,63 +11,150 @@ from numba import njit
 
 from divmf.engine.arrays import Array
 from divmf.kernels.best import VECTOR
-from divmf.kernels.market import NEVER, ONE, Columns, Terms, Wanted, keep_highest
+from divmf.kernels.market import NEVER, ONE, Columns, Terms, Wanted, keep_highest, widest
 
 ROUNDING = 1e-6  # scores are float32: what misses a threshold by no more than this fraction may reach it
+HALVINGS = 24  # of a bin
+BINS = 12  # of thresholds, from a discount less its radius to the discount and its radius
 
 
 @njit(cache=True, nogil=True)
-def _thresholds(columns: Columns, user: int, kind: int, terms: Terms, discount: Array, highest: Array) -> Array:
-    """For each slot, the k-th most that one of the user's candidates is worth in it; −inf where they are fewer."""
-    k = len(terms.slots)
-    found = np.empty(k)
-    for r in range(k):
-        size, share = 0, terms.exposure[r] / ONE
-        for at in range(columns.starts[user], columns.ends[user]):
-            if columns.opens[at] & kind:
-                worth = terms.slots[r] * columns.values[at] + share * discount[columns.items[at]]
-                if size < k or worth > highest[0]:
-                    size = keep_highest(highest, size, worth)
-        found[r] = highest[0] if size == k else NEVER
-    return found
+def _candidates(columns: Columns, user: int, kind: int, items: Array, values: Array) -> int:
+    """Write down the user's candidates for one kind of lists; how many they are."""
+    size = 0
+    for at in range(columns.starts[user], columns.ends[user]):
+        items[size], values[size] = columns.items[at], columns.values[at]
+        size += (columns.opens[at] & kind) != 0
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _find_least(
+    size: int, items: Array, values: Array, terms: Terms, discount: Array, largest: float, highest: Array, least: Array
+) -> None:
+    """least[r] = the (k + 1)-th most that one of these items is worth in slot r, a little less for rounding.
+
+    −inf if they are fewer: without any one of them, k are left that are worth as much.
+    """
+    for r in range(len(terms.slots)):
+        found, share = 0, terms.exposure[r] / ONE
+        for at in range(size):
+            worth = terms.slots[r] * values[at] + share * discount[items[at]]
+            if found < len(highest) or worth > highest[0]:
+                found = keep_highest(highest, found, worth)
+        enough = found == len(highest)
+        least[r] = highest[0] - ROUNDING * (abs(highest[0]) + largest) if enough else NEVER
+
+
+@njit(cache=True, nogil=True)
+def _keep(size: int, items: Array, values: Array, terms: Terms, reach: Array, least: Array) -> int:
+    """Keep, of these items, those that reach the least of a slot; how many they are."""
+    kept = 0
+    for at in range(size):
+        item, value, enough = items[at], values[at], False
+        for r in range(len(least)):
+            enough |= terms.slots[r] * value + terms.exposure[r] / ONE * reach[item] >= least[r]
+        items[kept], values[kept] = item, value
+        kept += enough
+    return kept
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR, error_model="numpy")
 def _mark(row: Array, weight: Any, discount: Array, share: Any, threshold: Any, marks: Array) -> None:
-    """Mark the items for which weight·score + share·discount exceeds a threshold."""
+    """Mark the items for which weight·score + share·discount reaches a threshold."""
     for j in range(len(row)):
-        marks[j] |= weight * row[j] + share * discount[j] > threshold
+        marks[j] |= weight * row[j] + share * discount[j] >= threshold
 
 
 @njit(cache=True, nogil=True)
-def _worth(items: Array, values: Array, terms: Terms, discount: Array, outside: Array, best: Array) -> Any:
-    """The most that a list of these items, in order of value, is worth, where slot r may be filled for outside[r]."""
-    k = len(outside)
-    best[0] = 0.0
+def _forward(
+    size: int, items: Array, values: Array, terms: Terms, discount: Array, outside: Array, best: Array
+) -> None:
+    """best[n, r] is the most that r slots can hold of the first n items, which are in order of value.
+
+    outside   (k,): what slot r may be filled for, by an item that is not among them
+    """
+    k = len(terms.slots)
+    best[0, 0] = 0.0
     for r in range(k):
-        best[r + 1] = best[r] + outside[r]
-    for at in range(len(items)):
-        for r in range(k - 1, -1, -1):
-            gain = terms.exposure[r] / ONE * discount[items[at]]
-            best[r + 1] = max(best[r + 1], best[r] + terms.slots[r] * values[at] + gain)
+        best[0, r + 1] = best[0, r] + outside[r]
+    for at in range(size):
+        best[at + 1] = best[at]
         for r in range(k):
-            best[r + 1] = max(best[r + 1], best[r] + outside[r])
-    return best[k] if outside[k - 1] > NEVER else best[min(k, len(items))]
+            gain = terms.exposure[r] / ONE * discount[items[at]]
+            filled = max(best[at, r] + terms.slots[r] * values[at] + gain, best[at + 1, r] + outside[r])
+            best[at + 1, r + 1] = max(best[at + 1, r + 1], filled)
+
+
+@njit(cache=True, nogil=True)
+def _ask(
+    size: int, items: Array, values: Array, terms: Terms, discount: Array, radius: Array, outside: Array, best: Array,
+    counts: Array,
+) -> Any:  # fmt: skip
+    """What the best list of these items, in order of value, is worth; the user's thresholds are counted.
+
+    With the items before it in the first r slots and those behind it in the slots after the next, the threshold of an
+    item is the least discount at which it makes up for what it takes the place of in slot r.
+    """
+    k = len(terms.slots)
+    length = min(k, size)
+    _forward(size, items, values, terms, discount, outside, best)
+    behind = np.full(k + 1, NEVER)  # the most that the slots from r on can hold of what follows
+    behind[length] = 0.0
+    for at in range(size - 1, -1, -1):
+        item, value, without = items[at], values[at], NEVER
+        for r in range(length + 1):
+            without = max(without, best[at, r] + behind[r])
+        least, slot = np.inf, 0
+        for r in range(length):
+            share = terms.exposure[r] / ONE
+            filled = terms.slots[r] * value + behind[r + 1]
+            threshold = (without - best[at, r] - filled) / share
+            if threshold < least:
+                least, slot = threshold, r
+            behind[r] = max(behind[r], filled + share * discount[item])
+        position = (least - discount[item] + radius[item]) / (2 * radius[item])
+        if position < 1:
+            counts[item, 0 if position < 0 else 1 + int(position * BINS)] += terms.exposure[slot]
+    return best[size, length]
+
+
+@njit(cache=True, nogil=True)
+def ask_part(
+    columns: Columns, kind: int, first: int, last: int, terms: Terms, discount: Array, radius: Array, counts: Array
+) -> float:
+    """What the best lists of users first … last−1 are worth, of their candidates alone; see `ask_rows`."""
+    total, k = 0.0, len(terms.slots)
+    width = widest(columns, first, last)
+    items, values, best = np.empty(width, dtype=np.int32), np.empty(width), np.empty((width + 1, k + 1))
+    outside = np.full(k, NEVER)
+    for user in range(first, last):
+        size = _candidates(columns, user, kind, items, values)
+        total += _ask(size, items, values, terms, discount, radius, outside, best, counts)
+    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def bound_rows(
-    block: Array, first: int, kind: int, wanted: Wanted, columns: Columns, terms: Terms, discount: Array
-) -> float:
-    """No lists of users first, first + 1, … are together worth more than this at these discounts, of whatever items.
+def ask_rows(
+    block: Array, first: int, kind: int, wanted: Wanted, columns: Columns, terms: Terms, discount: Array,
+    radius: Array, counts: Array,
+) -> float:  # fmt: skip
+    """What the best lists of users first, first + 1, … are together worth at these discounts, of all items there are.
 
-    Where k candidates are worth more in a slot than an item is, a list with the item there is worth no more than one
-    whose slot holds what the k-th of them is worth. A pass over the row for each slot finds the few other items.
+    Where k items are worth more in a slot than another is, one of them can take its place, and the other is not needed:
+    a pass over the row for each slot finds those that the user's candidates leave, or would with the radius on top, or
+    without one of the others.
+    Where slots expose alike, a list so changed is worth no less in order of value; else the slot alone is.
+    radius   (n_items,): how far around its discount the thresholds of an item are told apart
+    counts   (n_items, 1 + BINS) int64: the exposure of an item to users with a threshold below discount − radius, and
+             in bins from there to discount + radius; added to
     """
     n_items, k, total = block.shape[1], len(terms.slots), 0.0
-    marks, narrow = np.empty(n_items, dtype=np.bool_), discount.astype(np.float32)
+    marks, reach = np.empty(n_items, dtype=np.bool_), (discount + radius).astype(np.float32)
     items, values = np.empty(n_items, dtype=np.int32), np.empty(n_items, dtype=np.float32)
-    held, highest, best = np.empty(n_items, dtype=np.float32), np.empty(k), np.empty(k + 1)
+    held, highest, least = np.empty(n_items, dtype=np.float32), np.empty(k + 1), np.empty(k)
+    best, largest = np.empty((n_items + 1, k + 1)), max(0.0, discount.max())
+    outside, flat = np.full(k, NEVER), terms.exposure[0] == terms.exposure[k - 1]
     for n in range(len(block)):
         row, user = block[n], first + n
         begin, end = wanted.held_offsets[user], wanted.held_offsets[user + 1]
@@ -74,45 +165,72 @@ def bound_rows(
         for position in range(begin, end):
             if wanted.held_opens[position] & kind:
                 row[wanted.held[position]] = held[position - begin]
-        outside = _thresholds(columns, user, kind, terms, discount, highest)
+        size = _candidates(columns, user, kind, items, values)
+        _find_least(size, items, values, terms, discount, largest, highest, least)
         marks[:] = False
         for r in range(k):
-            low = np.float32(outside[r] - ROUNDING * abs(outside[r]))
             weight, share = np.float32(terms.slots[r] * wanted.weights[user]), np.float32(terms.exposure[r] / ONE)
-            _mark(row, weight, narrow, share, low, marks)
+            _mark(row, weight, reach, share, np.float32(least[r]), marks)
         size = 0
         for j in range(n_items):
-            if marks[j] and row[j] > NEVER:
-                items[size], values[size] = j, wanted.weights[user] * row[j]
-                size += 1
+            items[size], values[size] = j, wanted.weights[user] * row[j]
+            size += marks[j] and row[j] > NEVER
+        _find_least(size, items, values, terms, discount, largest, highest, least)
+        size = _keep(size, items, values, terms, reach, least)
+        if not flat:
+            outside[:] = least
         order = np.argsort(-values[:size])
-        total += _worth(items[:size][order], values[:size][order], terms, discount, outside, best)
+        total += _ask(size, items[order], values[order], terms, discount, radius, outside, best, counts)
     return total
 
 
 @njit(cache=True, nogil=True)
-def _comes_first(columns: Columns, at: int, others: Columns, other: int) -> bool:
-    """Whether a candidate comes before another: by the higher value, of equals the lower number."""
-    if columns.values[at] != others.values[other]:
-        return bool(columns.values[at] > others.values[other])
-    return bool(columns.items[at] < others.items[other])
+def offered(discount: float, bonus: Array) -> Any:
+    """The exposure at which an item earns its discount by one more showing, between whole numbers too.
+
+    The (x + 1)-th showing stands at x + ½, with straight lines from one to the next.
+    """
+    if discount >= bonus[0]:
+        return max(0.0, 0.5 - (discount - bonus[0]) / (2 * max(bonus[0] - bonus[1], 1e-300)))
+    low, high = 0, len(bonus) - 1
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if bonus[middle] >= discount:
+            low = middle
+        else:
+            high = middle
+    fall = bonus[low] - bonus[high]
+    return low + 0.5 + (min(1.0, (bonus[low] - discount) / fall) if fall > 0 else 0.0)
 
 
 @njit(cache=True, nogil=True)
-def join(columns: Columns, others: Columns, joined: Columns) -> None:
-    """The candidates of both, into `joined` from its starts on."""
-    for user in range(len(columns.starts)):
-        at, other, end = columns.starts[user], others.starts[user], joined.starts[user]
-        while at < columns.ends[user] or other < others.ends[user]:
-            rest = other < others.ends[user]
-            if at < columns.ends[user] and (not rest or not _comes_first(others, other, columns, at)):
-                same = rest and others.items[other] == columns.items[at]
-                joined.items[end], joined.values[end] = columns.items[at], columns.values[at]
-                joined.opens[end] = columns.opens[at] | (others.opens[other] if same else 0)
-                at, other = at + 1, other + (1 if same else 0)
-            else:
-                joined.items[end], joined.values[end] = others.items[other], others.values[other]
-                joined.opens[end] = others.opens[other]
-                other += 1
-            end += 1
-        joined.ends[user] = end
+def _crossing(low: float, high: float, asked: float, more: float, bonus: Array) -> float:
+    """Where demand that grows evenly from one discount to another meets what is offered; by halving the range."""
+    begin, slope = low, (more - asked) / (high - low)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if asked + slope * (middle - begin) >= offered(middle, bonus):
+            high = middle
+        else:
+            low = middle
+    return (low + high) / 2
+
+
+@njit(cache=True, nogil=True)
+def balances(counts: Array, discount: Array, radius: Array, bonus: Array, found: Array) -> None:
+    """found[i]: where, around its discount, the demand for item i meets what it offers; an end of the range where
+    they do not meet within.
+
+    counts, radius   see `ask_rows`
+    """
+    for item in range(len(discount)):
+        low = discount[item] - radius[item]
+        asked, given = counts[item, 0] / ONE, offered(low, bonus)
+        found[item] = low
+        for position in range(1, BINS + 1):
+            if asked >= given:
+                break
+            high = discount[item] + radius[item] * (2 * position / BINS - 1)
+            more, given = asked + counts[item, position] / ONE, offered(high, bonus)
+            found[item] = high if more < given else _crossing(low, high, asked, more, bonus)
+            asked, low = more, high

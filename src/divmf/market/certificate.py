@@ -5,7 +5,8 @@ For any discounts d ≥ 0, one for each item,
     D(d) = Σ_u (what the best list is worth at these discounts) + Σ_i max_x (ρ B(x) − d_i x)
 
 is at least the objective of any lists. The first sum is taken over all items there are, so the bound is one of the true
-objective. Discounts that make it small are looked for among the candidates, where that is cheap.
+objective. The pass over all scores that finds it also finds how many users would take an item at somewhat other
+discounts, and so where that meets what the item offers: there D is lower.
 """
 
 from typing import NamedTuple
@@ -15,14 +16,16 @@ import numpy as np
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
-from divmf.kernels.bound import join
-from divmf.kernels.market import ONE, ONE_BITS, Columns, answer_part
+from divmf.kernels.bound import balances
+from divmf.kernels.market import ONE, Columns, answer_part
+from divmf.market.columns import no_counts
 from divmf.market.solve import Market, Solution
 
-STEPS = 8  # of all discounts, from one look at all items to the next
-LOOKS = 2  # at all items, at the most
-FIRST_STEP, FASTER, SLOWER = 0.02, 1.2, 0.5  # in units of ρ; a step grows while its direction stays, else it halves
-TIGHT, LOOSE = 0.02, 0.1  # a gap small enough, and one that further looks will not make small
+LOOKS = 12  # at all items, at the most
+TIGHT = 0.02  # a gap small enough
+PART_WAY = 0.8  # of the way to where demand meets what is offered: neighbours move too
+RADIUS, LEAST_RADIUS, LARGEST_RADIUS = 0.08, 0.01, 3.0  # how far around a discount demand is looked at; the first
+ROOM, WIDER = 1.5, 2.0  # the next radius: in units of the way to the balance; where it lies beyond, of the last
 
 
 class Certificate(NamedTuple):
@@ -39,56 +42,47 @@ class Certificate(NamedTuple):
 def certify(market: Market, found: Solution) -> Certificate:
     """Discounts that bound the objective of the first kind of lists tightly, and the bound."""
     (bit, first), *_ = market.bits
-    lists, columns, rho = found.lists[first], found.columns, found.rho
+    lists, rho = found.lists[first], found.rho
+    value = market.value(found.columns, rho, lists)
     own_columns, own = market.own
-    value = market.value(columns, rho, lists)
     gained = value - market.value(own_columns, rho, own[first])
     discount = best = market.left_to_earn(rho, lists)
-    # where lists are best, a discount lies between what one more showing would earn and what the last one earns
-    box = discount, rho * market.bonus.table[np.maximum((lists.exposed >> ONE_BITS) - 1, 0)]
-    lowest, step = np.inf, np.full(len(discount), FIRST_STEP * rho)
-    for look in range(LOOKS):
-        discount, step = lowered(market, columns, bit, rho, discount, step, box)
-        bound = total_of(market.finder.bound(columns, bit, market.terms(rho), discount), surplus(market, rho, discount))
-        if bound < lowest:
-            best, lowest = discount, bound
-        gap = max(0.0, lowest - value) / gained if gained > 0 else 0.0
-        if not TIGHT < gap < LOOSE or look == LOOKS - 1:
-            break
-        columns = joined(columns, market.finder.find(discount, lists.items))
-    return Certificate(best, gap)
-
-
-def joined(columns: Columns, others: Columns) -> Columns:
-    """The candidates of both."""
-    most = columns.ends - columns.starts + others.ends - others.starts
-    ends = np.cumsum(most)
-    tables = (np.empty(ends[-1], dtype=table.dtype) for table in (columns.items, columns.values, columns.opens))
-    made = Columns(ends - most, ends, *tables)
-    join(columns, others, made)
-    return made
-
-
-def lowered(
-    market: Market, columns: Columns, kind: int, rho: float, discount: Array, step: Array, box: tuple[Array, Array]
-) -> tuple[Array, Array]:
-    """Discounts at which D, of the candidates alone, is lower, and the steps that were taken last.
-
-    Each moves by its own step, within the box, towards where the exposure that users ask for is what the item offers
-    (Rprop: Riedmiller & Braun 1993).
-    """
-    best, lowest, before = discount, np.inf, np.zeros(len(discount))
-    for _ in range(STEPS):
-        worth, demand = answers(market, columns, kind, rho, discount)
-        excess = demand - offered(market, rho, discount)
+    unit = min(rho, market.spread) or 1.0  # of the radii
+    radius, lowest, gap = np.full(len(discount), RADIUS * unit), np.inf, 0.0
+    for _ in range(LOOKS):
+        worth, counts = asked(market, found.columns, bit, rho, discount, radius)
         bound = total_of(worth, surplus(market, rho, discount))
         if bound < lowest:
             best, lowest = discount, bound
-        same = np.sign(excess) * before
-        step = np.where(same > 0, FASTER * step, np.where(same < 0, SLOWER * step, step))
-        before = np.where(same < 0, 0.0, np.sign(excess))
-        discount = np.clip(discount - before * step, *box)
-    return best, step
+        gap = max(0.0, lowest - value) / gained if gained > 0 else 0.0
+        if gap <= TIGHT:
+            break
+        discount, radius = balanced(market, rho, discount, radius, counts, unit)
+    return Certificate(best, gap)
+
+
+def asked(
+    market: Market, columns: Columns, kind: int, rho: float, discount: Array, radius: Array
+) -> tuple[float, Array]:
+    """What the best lists of this process's users are worth, and the exposure that all would give (`ask_rows`)."""
+    worth, counts = 0.0, no_counts(len(discount))
+    for part in market.finder.ask(columns, kind, market.terms(rho), discount, radius):
+        worth += part.worth
+        counts += part.counts
+    comm.all_reduce(counts)
+    return worth, counts
+
+
+def balanced(
+    market: Market, rho: float, discount: Array, radius: Array, counts: Array, unit: float
+) -> tuple[Array, Array]:
+    """Discounts nearer to where demand meets what is offered, and how far around them to look next."""
+    found = np.empty(len(discount))
+    balances(counts, discount, radius, rho * market.bonus.table, found)
+    way = np.abs(found - discount)
+    wider = np.where(way < radius, ROOM * way, WIDER * radius)
+    moved = np.maximum(discount + PART_WAY * (found - discount), 0.0)
+    return moved, np.clip(wider, LEAST_RADIUS * unit, LARGEST_RADIUS * unit)
 
 
 def answers(market: Market, columns: Columns, kind: int, rho: float, discount: Array) -> tuple[float, Array]:

@@ -7,7 +7,7 @@ held out of training, which only some lists may hold. They are found by one pass
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -16,8 +16,9 @@ from divmf.data.split import Split
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
-from divmf.kernels.bound import bound_rows
-from divmf.kernels.market import Columns, Terms, Wanted, answer_part, find_rows
+from divmf.kernels.bound import BINS, ask_part, ask_rows
+from divmf.kernels.join import join
+from divmf.kernels.market import Columns, Terms, Wanted, find_rows
 from divmf.kernels.rows import rows_at_once
 from divmf.models.scorer import Factors, Scorer
 
@@ -60,6 +61,18 @@ class Held:
         return cls(known, np.zeros(known.shape[0] + 1, dtype=np.int64), none, none.astype(np.int64))
 
 
+class Asked(NamedTuple):
+    """What the best lists of some users are worth at fixed discounts, and the exposure they would give (`ask_rows`)."""
+
+    worth: float
+    counts: Array
+
+
+def no_counts(n_items: int) -> Array:
+    """Room for counts.  (n_items, 1 + BINS) int64"""
+    return np.zeros((n_items, 1 + BINS), dtype=np.int64)
+
+
 class Source(Protocol):
     """Where candidates come from; weights (n_users,) float32: how much the values of users count."""
 
@@ -69,8 +82,8 @@ class Source(Protocol):
     def find(self, discount: Array, kept: Array) -> Columns:
         """The candidates at these discounts.  discount (n_items,); kept (n_users, k) int32: the present lists"""
 
-    def bound(self, columns: Columns, kind: int, terms: Terms, discount: Array) -> float:
-        """No lists of one kind, of these users and whatever items, are worth more than this at these discounts."""
+    def ask(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Asked]:
+        """What the best lists of one kind, of whatever items, are worth at these discounts, for parts of the users."""
 
 
 class Finder:
@@ -115,17 +128,17 @@ class Finder:
         self.found = True
         return columns
 
-    def bound(self, columns: Columns, kind: int, terms: Terms, discount: Array) -> float:
-        """No lists of these users are worth more than this at these discounts, by one pass over all scores."""
+    def ask(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Asked]:
+        """What the best lists of these users are worth at these discounts, by one pass over all scores."""
         wanted, n_users = self.wanted(discount), self.scorer.n_users
 
-        def part(first: int, last: int) -> float:
-            return sum(
-                bound_rows(self.block(start, end), start, kind, wanted, columns, terms, discount)
-                for start, end in self.ranges(first, last)
-            )
+        def part(first: int, last: int) -> Asked:
+            counts, worth = no_counts(self.n_items), 0.0
+            for start, end in self.ranges(first, last):
+                worth += ask_rows(self.block(start, end), start, kind, wanted, columns, terms, discount, radius, counts)
+            return Asked(worth, counts)
 
-        return sum(in_parts(part, n_users, span=comm.row_range(n_users)))
+        return in_parts(part, n_users, no_counts(self.n_items).nbytes, span=comm.row_range(n_users))
 
     def ranges(self, first: int, last: int) -> Iterable[tuple[int, int]]:
         """Users first … last−1, a few at a time."""
@@ -158,7 +171,22 @@ class GivenLists:
         """The same candidates at any discounts."""
         return self.columns
 
-    def bound(self, columns: Columns, kind: int, terms: Terms, discount: Array) -> float:
+    def ask(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Asked]:
         """What the best lists of the candidates are worth: there are no other items."""
-        demand = np.zeros(self.n_items, dtype=np.int64)
-        return float(answer_part(columns, kind, 0, len(self.weights), terms, discount, demand))
+
+        def part(first: int, last: int) -> Asked:
+            counts = no_counts(self.n_items)
+            return Asked(ask_part(columns, kind, first, last, terms, discount, radius, counts), counts)
+
+        n_lists = len(self.weights)
+        return in_parts(part, n_lists, no_counts(self.n_items).nbytes, span=comm.row_range(n_lists))
+
+
+def joined(columns: Columns, others: Columns) -> Columns:
+    """The candidates of both."""
+    most = columns.ends - columns.starts + others.ends - others.starts
+    ends = np.cumsum(most)
+    tables = (np.empty(ends[-1], dtype=table.dtype) for table in (columns.items, columns.values, columns.opens))
+    made = Columns(ends - most, ends, *tables)
+    join(columns, others, made)
+    return made

@@ -13,8 +13,8 @@ from divmf.kernels.market import Columns, Terms
 from divmf.kernels.rules import keep_allowed
 from divmf.kernels.totals import best_total
 from divmf.market.bound import MANY
-from divmf.market.certificate import answers, joined
-from divmf.market.columns import Held, Source
+from divmf.market.certificate import answers, asked
+from divmf.market.columns import Asked, Held, Source, joined
 from divmf.market.filling import fill
 from divmf.market.repair import mend
 from divmf.market.ruled import RuledMarket, Standing
@@ -24,6 +24,7 @@ from divmf.models.scorer import Factors, Scorer
 DECIDES = 1e3  # spreads: a discount that counts more than any score
 TRIES = 3  # how often candidates are found for what is short or below its floor, at the most
 DUAL_STEPS = 8  # of the discounts towards the dual's best
+NEAR = 1e-6  # spreads: at other discounts than these nothing is asked for
 SOFT_SWEEPS, MORE_SWEEPS, OTHER_SWEEPS = 8, 3, 2  # with soft bounds: first, with new candidates, for other kinds
 LAST_SWEEPS = 2  # within the bounds, at no price
 OUT = np.float32(-1e30)  # a score below all others; sums with it stay finite
@@ -87,9 +88,9 @@ class Allowed:
             in_parts(lambda first, last: keep_allowed(columns, self.blocked, first, last), len(columns.starts))
         return columns
 
-    def bound(self, columns: Columns, kind: int, terms: Terms, discount: Array) -> float:
-        """No lists of these users are worth more than this at these discounts."""
-        return self.source.bound(columns, kind, terms, discount)
+    def ask(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Asked]:
+        """What the best lists are worth at these discounts."""
+        return self.source.ask(columns, kind, terms, discount, radius)
 
 
 class Kept(NamedTuple):
@@ -178,7 +179,7 @@ def certify_ruled(ruled: RuledMarket, kept: Kept) -> Proof:
     value = ruled.value(columns, rho, ruled.standing(solution.lists[first]))
     own, per_total = lowered(ruled, columns, bit, rho, soft, value)
     discount = own + ruled.over_items(per_total)
-    worth = market.finder.bound(columns, bit, market.terms(rho), discount)
+    worth, _ = asked(market, columns, bit, rho, discount, np.full(len(discount), NEAR * ruled.scale))
     bound = float(comm.total(worth)) + item_surplus(ruled, rho, own)[0] + totals_surplus(ruled, rho, per_total)[0]
     own_columns, own_lists = market.own
     gained = value - ruled.value(own_columns, rho, ruled.standing(own_lists[first]))
