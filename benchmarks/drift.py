@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 K = 10
-BLOCKS, LOG = 5, 4000  # logs that are played, and the requests of each
+PARTS, LOG = 5, 4000  # of the test period that are played apart, and the requests of each at the most
 WAYS = ("ledger", "static", "none")
 
 
 def main() -> None:
     """Print both tables."""
-    trust()
     drift()
+    trust()
 
 
 def drift() -> None:
@@ -35,14 +35,19 @@ def real(name: str) -> Any:
 
 
 def compare(name: str, split: Any, new: bool) -> None:
-    """The same requests with the ledger, with the run's discounts, and with none; means over the logs."""
+    """The same requests with the ledger, with the run's discounts, and with none: the whole period, and its parts."""
     with tempfile.TemporaryDirectory() as folder:
         run = trained(split, Path(folder) / "run")
-        rows = np.array([played(run, block, new, WAYS) for block in range(BLOCKS)])
-    for way, name_of_way in enumerate(WAYS):
-        mean, error = rows[:, way].mean(axis=0), 2.776 * rows[:, way].std(axis=0, ddof=1) / np.sqrt(BLOCKS)
-        told = f"{mean[0]:.4f} | {mean[1]:.3f} | {mean[2]:.4f} ± {error[2]:.4f}"
-        print(f"| {name} | {name_of_way} | {told} |", flush=True)
+        for parts in (1, PARTS):
+            rows = np.array([played(run, part, parts, new, WAYS) for part in range(parts)])
+            mean = rows.mean(axis=0)
+            for way, name_of_way in enumerate(WAYS):
+                covered, gini, distance = mean[way]
+                told = f"{covered:.4f} | {gini:.3f} | {distance:.4f}"
+                if parts > 1:
+                    told += f" ± {2.776 * rows[:, way, 2].std(ddof=1) / np.sqrt(parts):.4f}"
+                period = "whole period" if parts == 1 else f"{parts} parts"
+                print(f"| {name}, {period} | {name_of_way} | {told} |", flush=True)
 
 
 def trained(split: Any, folder: Path) -> Path:
@@ -71,34 +76,34 @@ def trust() -> None:
             run, found = trained(split, Path(folder) / "run"), []
             for value in values:
                 ledger.TRUST = value  # type: ignore[misc]
-                found.append(played(run, 1, new, ("ledger",))[0][2])
+                found.append(played(run, 0, 1, new, ("ledger",))[0][2])
         print(f"| {name} | " + " | ".join(f"{each:.4f}" for each in found) + " |", flush=True)
 
 
-def played(run: Path, block: int, new: bool, ways: tuple[str, ...]) -> list[tuple[float, float, float]]:
-    """Coverage of the ceiling, Gini and distance from the best of each way, over one of the logs.
+def played(run: Path, part: int, parts: int, new: bool, ways: tuple[str, ...]) -> list[tuple[float, float, float]]:
+    """Coverage of the ceiling, Gini and distance from the best of each way, over one part of the test period.
 
-    Each log is a part of the requests of the test period, evenly taken out of it, in the order of time.
+    A log is what was requested within it, in the order of time, evenly thinned out to LOG requests; it is a horizon.
     """
     from divmf.ranking.metrics import gini
     from divmf.serve.engine import Asked, Engine, Options
     from divmf.serve.hindsight import hindsight
+    from divmf.train.runs import Run
 
-    pages, told = [], []
+    pages, told, test = [], [], Run.open(run).split.test
+    rows = np.array_split(np.argsort(test.times, kind="stable"), parts)[part]
+    size = min(LOG, len(rows))
+    users = test.users[rows[((np.arange(size) + 0.3) * len(rows) / size).astype(int)]].tolist()
     for way in ways:
-        engine = Engine(run, Options(horizon=LOG))
-        rng, count = np.random.default_rng(block), len(engine.items) // 10 if new else 0
+        engine = Engine(run, Options(horizon=size))
+        rng, count = np.random.default_rng(1 + part), len(engine.items) // 10 if new else 0
         similar = [rng.integers(0, engine.n_trained, 5) for _ in range(count)]
         if new:
             engine.add_items([f"new{number}" for number in range(count)], similar, np.ones(count))
-        test = engine.split.test
-        rows = np.argsort(test.times, kind="stable")[
-            ((np.arange(LOG) + (block + 0.5) / BLOCKS) * len(test) / LOG).astype(int)
-        ]
         static = engine.ledger.now().copy()
         given = {"ledger": None, "static": static, "none": np.zeros_like(static)}[way]
-        lists, tastes, out = np.full((LOG, K), -1, dtype=np.int32), [], []
-        for number, user in enumerate(test.users[rows].tolist()):
+        lists, tastes, out = np.full((size, K), -1, dtype=np.int32), [], []
+        for number, user in enumerate(users):
             asked = Asked(K, user, discount=given)
             page, taste = engine.answer(asked)
             engine.count(page, taste)

@@ -71,6 +71,7 @@ class Load:
         self.shown: list[list[str]] = []
         self.events: list[tuple[str, str]] = []
         self.odd: list[Any] = []
+        self.failed: list[str] = []
         self._stopped = threading.Event()
         self._threads = [threading.Thread(target=self._ask, args=(service, number)) for number in range(threads)]
         for thread in self._threads:
@@ -91,7 +92,8 @@ class Load:
                 told = {"events": [{"user": person, "item": items[0]}]}
                 if service.ask("POST", "/events", told)[0] == 200:
                     self.events.append((person, items[0]))
-            except (OSError, http.client.HTTPException, ValueError):
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                self.failed.append(repr(error))
                 if service.process.poll() is not None or self._stopped.is_set():
                     return
 

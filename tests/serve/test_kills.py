@@ -82,3 +82,24 @@ def test_kills_at_random_moments_lose_nothing(run_folder: Path, tmp_path: Path) 
 @pytest.mark.parametrize("store_url", ["postgresql", "redis"], indirect=True)
 def test_two_hosts_of_two_workers_lose_nothing(run_folder: Path, store_url: str) -> None:
     killed(run_folder, store_url, kills=30 if WHOLE else 2, seed=2, services=2, workers=2)
+
+
+def test_a_reload_drops_no_request_and_a_stop_finishes_what_was_begun(run_folder: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/live.sqlite"
+    service = Service(run_folder, free_port(), "--store", url)
+    load = Load(service)
+    for _ in range(3):
+        before = len(load.shown)
+        assert service.ask("POST", "/reload")[0] == 200
+        while len(load.shown) < before + 5:
+            time.sleep(0.01)
+    assert (load.odd, load.failed) == ([], [])
+    said = service.stop()
+    load.end()
+    assert "Traceback" not in said
+    assert all("shutting down" in str(each) for each in load.odd)
+    store = open_store(url)
+    counts, acknowledged = store.counts(), Counter(item for page in load.shown for item in page)
+    assert all(counts[item] >= count for item, count in acknowledged.items())
+    assert store.snapshot() is not None
+    store.close()

@@ -39,7 +39,7 @@ class Totals:
     def __init__(self, bound: Bound, ledger: Ledger, unit: float, scale: float = 1.0) -> None:
         self.unit, terms = unit, ledger.terms
         self.horizon, self.k = terms.horizon, terms.k
-        self.bound = replace(bound, low=np.ceil(bound.low * scale).astype(np.int64), level=bound.level * scale)
+        self._set(replace(bound, low=np.ceil(bound.low * scale).astype(np.int64), level=bound.level * scale))
         n = bound.n_totals
         self.pay, self._floors, self._caps = np.zeros(n), np.zeros(n), np.zeros(n)
         self.given, self.slots = self._over(ledger.shown), np.zeros(n, dtype=np.int64)
@@ -52,8 +52,13 @@ class Totals:
         self.capped = self.is_share | (bound.high < MANY)
         self._floor_step = MOVES * unit / np.maximum(self.bound.low, 1)
         self._cap_step = MOVES * unit / np.maximum(bound.share * self.horizon * self.k, 1)
-        self._out: tuple[Array, Array] | None = None
         self._reprice(ledger.clock)
+
+    def _set(self, bound: Bound) -> None:
+        """Take over totals and who is in them."""
+        self.bound = bound
+        self._owners = np.repeat(np.arange(len(bound.offsets) - 1), np.diff(bound.offsets))
+        self._out: tuple[Array, Array] | None = None  # which totals were full, and the items that are out for it
 
     @property
     def n_totals(self) -> int:
@@ -63,7 +68,7 @@ class Totals:
     def _over(self, counts: Array) -> Array:
         """Counts of items, summed over the items of each total.  (totals,)"""
         found = np.zeros(self.bound.n_totals, dtype=np.int64)
-        np.add.at(found, self.bound.totals, np.repeat(counts, np.diff(self.bound.offsets)))
+        np.add.at(found, self.bound.totals, counts[self._owners])
         return found
 
     def of(self, items: Array) -> tuple[Array, Array]:
@@ -89,9 +94,7 @@ class Totals:
     def discounts(self, items: Array | None = None) -> Array:
         """What totals add to the discounts of some items, or of all.  (items,)"""
         if items is None:
-            found = np.zeros(len(self.bound.offsets) - 1)
-            np.add.at(found, np.repeat(np.arange(len(found)), np.diff(self.bound.offsets)), self.pay[self.bound.totals])
-            return found
+            return np.bincount(self._owners, self.pay[self.bound.totals], minlength=len(self.bound.offsets) - 1)
         rows, totals = self.of(items)
         return np.bincount(rows, self.pay[totals], minlength=len(items))
 
@@ -101,8 +104,7 @@ class Totals:
         if self._out is None or not np.array_equal(self._out[0], closed):
             blocked = self.bound.blocked.items.copy()
             if closed.any():
-                rows = np.repeat(np.arange(len(blocked)), np.diff(self.bound.offsets))
-                blocked[rows[closed[self.bound.totals]]] = True
+                blocked[self._owners[closed[self.bound.totals]]] = True
             self._out = closed, np.flatnonzero(blocked)
         pairs = self.bound.blocked.pairs
         if pairs is None or user < 0:
@@ -184,11 +186,10 @@ class Totals:
         if pairs is not None:
             shape = pairs.shape[0], pairs.shape[1] + count
             pairs = sparse.csr_array((pairs.data, pairs.indices, pairs.indptr), shape=shape)
-        self.bound = replace(
+        self._set(replace(
             bound, offsets=np.append(bound.offsets, np.full(count, bound.offsets[-1])),
             blocked=replace(blocked, items=np.append(blocked.items, np.zeros(count, np.bool_)), pairs=pairs),
-        )  # fmt: skip
-        self._out = None
+        ))  # fmt: skip
 
     def join(self, item: int, attributes: Mapping[str, str]) -> None:
         """Let an item be in the totals of these attributes, instead of those of other values of the same ones.
@@ -203,8 +204,7 @@ class Totals:
         offsets = bound.offsets.copy()
         offsets[item + 1 :] += len(own) - (end - begin)
         totals = np.concatenate([bound.totals[:begin], own, bound.totals[end:]])
-        self.bound = replace(bound, offsets=offsets, totals=totals)
-        self._out = None
+        self._set(replace(bound, offsets=offsets, totals=totals))
 
     @cached_property
     def _named(self) -> dict[tuple[str, str], int]:
