@@ -19,6 +19,8 @@ BENCHMARKS = {
     "marketplace": "market",
     "rerankers": "rerankers",
     "models": "models",
+    "use": "use",
+    "sizes": "models_growth",
     "strangers": "strangers",
     "rules": "rules",
     "shop": "shop",

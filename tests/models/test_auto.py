@@ -153,6 +153,17 @@ def test_a_search_that_is_clearly_behind_is_dropped_and_one_that_is_close_is_not
     assert chosen.name in ("good", "close")
 
 
+@pytest.mark.parametrize("name", ["ials", "softmax"])
+def test_a_model_taken_on_begins_from_its_own_vectors(split: Split, name: str) -> None:
+    settings = {"dim": 8, "alpha": 0.1, "l2": 0.01} if name == "ials" else {
+        "dim": 8, "l2": 8.0, "pairs": 14.0, "ials_alpha": 0.1, "ials_l2": 0.01}  # fmt: skip
+    first = refit(name, settings, split.train)
+    on = refit(name, settings, split.train, seed=9, start=first)
+    before, after = (scorer.scores(np.arange(300)).ravel() for scorer in (first, on))
+    assert np.corrcoef(before, after)[0, 1] > 0.9
+    assert 0.8 < after.std() / before.std() < 1.25
+
+
 def test_lead_counts_standard_errors_of_paired_users() -> None:
     # differences 1 and 3: mean 2, standard deviation 1, error 1/√2
     assert lead(np.array([1.0, 3.0]), np.zeros(2)) == pytest.approx(2 * math.sqrt(2))

@@ -226,7 +226,7 @@ def by_time(
     if not n_train or not n_test:
         raise ValueError(
             f"the test would begin at {begins}, which leaves {n_train:,} interactions to learn from and {n_test:,} to"
-            f" test: times run from {times.min(initial=0)} to {times.max(initial=0)}; choose a moment between them"
+            f" test: times run from {min(times, default=0)} to {max(times, default=0)}; choose a moment between them"
         )
     return Split(*(data.where(part == number) for number in range(3))) if cold else warm(data, part)
 

@@ -29,7 +29,7 @@ from divmf.data.interactions import Interactions
 from divmf.data.split import Split
 from divmf.engine import comm
 from divmf.models.ease import ease
-from divmf.models.ials import ials
+from divmf.models.ials import beginning, ials
 from divmf.models.scorer import Factors, Scorer
 from divmf.models.searches import ARMS, IALS_EPOCHS, WARM_EPOCHS, Bench, Next, Search, Trial, lead
 from divmf.models.softmax import STEPS, softmax
@@ -213,7 +213,8 @@ def refit(
         return ials(met, dim, given["alpha"], given["l2"], epochs, seed, begins)
     if name != "softmax":
         raise ValueError(f"there is no way to fit {name!r} here; choose from {', '.join(ARMS)}")
-    vectors = ials(met, dim, given["ials_alpha"], given["ials_l2"], 0 if begins else IALS_EPOCHS, seed, begins)
-    return softmax(train, vectors, given["l2"]) if begins is None else softmax(
-        train, vectors, given["l2"], STEPS // 2, 1.0
-    )  # fmt: skip
+    if begins is not None:
+        beginners = Factors.from_arrays(*beginning(met.shape, dim, seed, begins))
+        return softmax(train, beginners, given["l2"], STEPS // 2, 1.0)
+    vectors = ials(met, dim, given["ials_alpha"], given["ials_l2"], IALS_EPOCHS, seed)
+    return softmax(train, vectors, given["l2"])

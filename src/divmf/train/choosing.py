@@ -13,6 +13,7 @@ from divmf.engine.arrays import Array
 from divmf.models.accuracy import valid_ndcg
 from divmf.models.auto import Chosen, choose, openings, refit, usual_budget
 from divmf.models.config import TrainConfig
+from divmf.models.fold_in import Known, fold_in
 from divmf.models.ials import SPREAD
 from divmf.models.scorer import Factors, Scorer
 from divmf.models.searches import ARMS, Bench, Trial
@@ -139,9 +140,10 @@ def taken_on(earlier: Run, split: Split, config: TrainConfig) -> Chosen:
 
 
 def aligned(earlier: Run, split: Split, seed: int = 0) -> Scorer:
-    """The model of an earlier run for the users and items of now; new ones have small random vectors.
+    """The model of an earlier run for the users and items of now.
 
-    EASE has no vectors to begin from; it is what it was.
+    New items have small random vectors; new users are folded in, by the items that the model has. EASE has no vectors
+    to begin from; it is what it was.
     """
     scorer, before = earlier.scorer(), earlier.read_split()
     if not isinstance(scorer, Factors):
@@ -156,7 +158,14 @@ def aligned(earlier: Run, split: Split, seed: int = 0) -> Scorer:
     users = table(scorer.users, numbers_of(split.user_ids, before.user_ids))
     items = numbers_of(split.item_ids, before.item_ids)
     bias = np.where(items >= 0, scorer.bias[np.maximum(items, 0)], np.float32(0))
-    return Factors.from_arrays(users, table(scorer.items_t.T, items), bias)
+    found = Factors.from_arrays(users, table(scorer.items_t.T, items), bias)
+    new, choice = np.flatnonzero(numbers_of(split.user_ids, before.user_ids) < 0), earlier.choice
+    if len(new) and choice is not None:
+        known = Known(found, choice["model"], choice["settings"])
+        folded = fold_in(known, split.train.weighted[new])
+        assert isinstance(folded, Factors)
+        found.users[new] = folded.users
+    return found
 
 
 def check_fits(split: Split, config: TrainConfig) -> None:
