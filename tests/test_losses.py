@@ -38,6 +38,12 @@ def test_mse_of_two_scores_is_worked_by_hand() -> None:
     assert float(losses.mse(torch.tensor([[0.5]]), torch.tensor([[0.25, -1.0]]))) == pytest.approx(0.25 + 0.0625 + 1)
 
 
+def test_softmax_of_two_pairs_is_worked_by_hand() -> None:
+    scores = torch.tensor([[0.0, math.log(3)], [0.0, 0.0]], dtype=torch.float64)  # shares 1/4, 3/4 and 1/2, 1/2
+    loss = losses.softmax(scores, torch.tensor([0, 1, 1]), torch.tensor([1, 0, 1]))
+    assert float(loss) == pytest.approx(-math.log(3 / 4) - 2 * math.log(1 / 2), rel=1e-12)
+
+
 @given(st.integers(0, 999), st.integers(1, 6), st.integers(2, 12), st.data())
 def test_mass_and_regularizers_equal_plain_loops_over_the_dense_matrix(
     seed: int, rows: int, n_items: int, data: st.DataObject

@@ -34,6 +34,12 @@ def test_the_discount_is_where_what_users_ask_for_meets_what_a_showing_earns() -
     assert entering(np.array([0.7]), np.ones(1), 1.0, bonus) == pytest.approx(np.log(2))  # nobody: what the first earns
 
 
+def test_where_more_take_it_than_the_bonus_knows_the_last_showing_counts() -> None:
+    bonus = Bonus(delta=1.0, level=1.0, steepness=1.0, most=4)
+    assert entering(np.full(7, -1.0), np.ones(7), 1.0, bonus) == pytest.approx(bonus.table[-1])
+    assert bonus.table[-1] < bonus.table[-2]
+
+
 def test_a_list_asks_for_what_it_loses_by_the_new_item() -> None:
     offer = Offer(np.zeros(0), np.array([3.0, 1.0]), np.array([1.0, 1.0]))
     values, discounts = np.array([[2.0, 1.0], [2.0, 1.0]]), np.array([[0.0, 0.5], [0.5, 0.0]])

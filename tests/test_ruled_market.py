@@ -1,5 +1,6 @@
 """The market with rules, against the exact optimum with the same rules, and laws over random rules."""
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from divmf.market.binding import bind
 from divmf.market.bonus import Bonus
 from divmf.market.bound import Bound, Shop
 from divmf.market.columns import Finder, Held
-from divmf.market.keeping import Allowed, Proof, certify_ruled, held_within, shut, solve_ruled
+from divmf.market.keeping import Allowed, Proof, certify_ruled, held_within, short, shut, solve_ruled
 from divmf.market.ruled import RuledMarket
 from divmf.market.solve import Market, solve
 from divmf.market.values import exposure_weights, slot_weights
@@ -226,3 +227,8 @@ def test_how_far_from_the_optimum_lists_with_rules_are() -> None:
             lost.append((best[0] - worth(made, rho, lists)) / (made.ruled.scale * 40 * 2))
     assert max(lost) < 0.02  # of a spread of values a slot
     assert min(lost) > -1e-9
+
+
+def test_empty_slots_are_counted_and_item_zero_is_none() -> None:
+    at = SimpleNamespace(lists=SimpleNamespace(items=np.array([[0, 1], [2, -1], [-1, -1]])))
+    assert short(at) == 3  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ import ast
 import contextlib
 import copy
 import importlib
+import math
 import os
 import random
 import resource
@@ -65,7 +66,7 @@ AREAS = {
          "market/ledger.py", "market/offer.py", "market/response.py", "market/solve.py", "market/stakes.py",
          "market/values.py", "kernels/market.py", "kernels/ledger.py", "kernels/response.py", "kernels/bound.py"),
         ("tests/test_slots.py", "tests/test_stakes.py", "tests/test_offer.py", "tests/test_ledger.py",
-         "tests/test_market.py", "tests/rerank/test_rerank_market.py"),
+         "tests/test_market.py", "tests/test_new_items.py", "tests/rerank/test_rerank_market.py"),
     ),
     "rerankers": Area(("rerank/[!_]*.py", "kernels/rerank_*.py"), ("tests/rerank",)),
 }  # fmt: skip
@@ -105,9 +106,14 @@ def sites(area: str) -> Iterator[Site]:
 
 
 def not_changed(tree: ast.AST) -> Iterator[ast.AST]:
-    """Messages, defaults, decorators and types."""
+    """Messages, defaults, decorators and types; numbers that were chosen: constants in capitals, grids of knobs."""
+    for node in getattr(tree, "body", []):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).strip("()").replace(", ", "").isupper():
+            yield from ast.walk(node)
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise | ast.JoinedStr | ast.AnnAssign | ast.arguments | ast.Assert):
+            yield from ast.walk(node)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Method":
             yield from ast.walk(node)
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             for part in node.decorator_list:
@@ -236,6 +242,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--mutants", type=int, default=160, help="how many, of all areas together")
     parser.add_argument("--only", nargs="*", default=[], help="areas, or modules by name, such as metrics")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after which no other one is begun")
     parser.add_argument("--lines", type=int, nargs=2, help="of these lines alone")
     asked = parser.parse_args()
     os.environ |= {"DIVMF_THREADS": "1", "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
@@ -254,16 +261,19 @@ def main() -> int:
                 print(f"the tests of {area} fail on the unchanged code")
                 return 2
             print(f"the tests of {area} take {time.monotonic() - began:.0f} s", flush=True)
+        until = time.monotonic() + asked.seconds
         for site in places:
+            if time.monotonic() > until:
+                break
             tried[site.area] += 1
-            if survives(site, source):
-                alive[site.area] += 1
-                print(f"SURVIVES {site.line}: {site.told()}", flush=True)
+            alive_now = survives(site, source)
+            alive[site.area] += alive_now
+            print(f"{'SURVIVES' if alive_now else 'killed'} {site.line}: {site.told()}", flush=True)
     for area, number in sorted(tried.items()):
         print(f"{area}: {number} mutants, {number - alive[area]} killed")
     total, left = tried.total(), alive.total()
     share = (total - left) / max(1, total)
-    print(f"seed {asked.seed}: {total} mutants, {total - left} killed ({share:.0%}), {left} alive")
+    print(f"seed {asked.seed}: {total} of {len(places)} mutants, {total - left} killed ({share:.0%}), {left} alive")
     return 0
 
 

@@ -14,7 +14,7 @@ from divmf.market.values import exposure_weights, slot_weights
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import gini
 from divmf.rerank import market
-from divmf.rerank.market import MarketOfLists
+from divmf.rerank.market import MarketOfLists, path_to
 
 
 def plain_turn(wide, k, lists, unit, exposure):
@@ -141,3 +141,9 @@ def test_the_unit_of_the_scores_does_not_matter(factor: float) -> None:
     ]
     assert made[0].items.tolist() == made[1].items.tolist()
     assert made[0].items.tolist() != np.argsort(-scores, axis=1)[:, :3].tolist()
+
+
+def test_rho_is_reached_in_steps_of_three_from_a_hundredth_on() -> None:
+    np.testing.assert_allclose(list(path_to(1.0)), [1 / 81, 1 / 27, 1 / 9, 1 / 3, 1.0])
+    assert list(path_to(0.001)) == [0.001]
+    assert list(path_to(0.0)) == []

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
-from rerank_cases import by_score, candidates, items_of, rows_of, some
+from rerank_cases import by_score, candidates, items_of, make_candidates, rows_of, some
 
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import gini
@@ -47,6 +47,13 @@ def test_popcon_takes_greedily_as_a_plain_loop_does(wide, k, beta, seed):
     expected = plain_popcon(wide, k, beta, seed)
     assert items_of(popcon(wide, k, beta=beta, seed=seed, order="method")) == expected
     assert items_of(popcon(wide, k, beta=beta, seed=seed, order="score")) == by_score(wide, expected)
+
+
+def test_a_catalog_of_two_items_is_as_a_plain_loop_has_it():
+    for seed in range(40):
+        wide = make_candidates(seed, n_items=2, width=2)
+        expected = plain_popcon(wide, 1, 2.0, seed)
+        assert items_of(popcon(wide, 1, beta=2.0, seed=seed, order="method")) == expected
 
 
 def test_the_grid_reaches_far_more_even_lists_whatever_the_size_of_the_scores():

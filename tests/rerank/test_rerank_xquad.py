@@ -45,3 +45,9 @@ def test_a_user_unknown_in_training_has_the_average_taste():
     train = Interactions.from_frame(pl.DataFrame({"user_id": [1, 1, 2, 2], "item_id": [0, 1, 2, 3]}))
     shares = head_shares(wide, train, np.array([1, 0, 0, 0]))
     assert shares.tolist() == [0.25, 0.5, 0.0]
+
+
+def test_one_interaction_in_all_is_the_average_taste():
+    wide = make_candidates(0, n_lists=3, n_items=4, width=3)
+    train = Interactions.from_frame(pl.DataFrame({"user_id": [1], "item_id": [0]}))
+    assert head_shares(wide, train, np.array([1, 0, 0, 0])).tolist() == [1.0, 1.0, 1.0]
