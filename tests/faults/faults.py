@@ -34,6 +34,11 @@ DATA = "synthetic:60x40x900"
 COMMANDS: dict[str, list[str]] = {
     "train": ["train", DATA, "-o", "OUT", *SHORT],
     "train paper": ["train", DATA, "-o", "OUT", "--preset", "paper", *SHORT],
+    **{
+        f"train {model}": ["train", DATA, "-o", "OUT", "--model", model, "--diversity-epochs", "6", "-q"]
+        for model in ("auto", "ease", "ials")
+    },
+    **{f"train {model}": ["train", DATA, "-o", "OUT", "--model", model, *SHORT] for model in ("bpr", "mse")},
     "reproduce": ["reproduce", "q2", "--dataset", DATA, "-o", "OUT", "--seeds", "2", "--recipe", "RECIPE", "-q"],
     "recommend": ["recommend", "RUN", "-o", "OUT.parquet", "-q"],
     "recommend parts": ["recommend", "RUN", "-o", "OUT", "-q"],
@@ -41,7 +46,7 @@ COMMANDS: dict[str, list[str]] = {
     "curve": ["curve", "RUN", "-o", "OUT.csv", "-q"],
     "split": ["data", "split", DATA, "-o", "OUT", "-q"],
 }
-KILLS = {"train": 50, "train paper": 50}  # of the others, 20 each
+KILLS = {name: 50 for name in COMMANDS if name.startswith("train")}  # of the others, 20 each
 RECIPE = """title = "short"
 core = 0
 [settings]
