@@ -46,6 +46,11 @@ class Share:
 class Interactions:
     """Distinct (user, item) pairs by number, with their id tables.
 
+        >>> frame = pl.DataFrame({"user_id": ["ann", "ann", "bob"], "item_id": ["x", "y", "x"]})
+        >>> data = divmf.Interactions.from_frame(frame)  # or .read("events.parquet")
+        >>> data.n_users, data.n_items, len(data)
+        (2, 2, 3)
+
     users, items   (n,) int32, sorted by user, then time, then position in the file: the last row of a user is
                    the user's latest interaction; without times by user, then item: the order of the file
                    has no meaning then

@@ -148,6 +148,11 @@ def leave_one_out(data: Interactions, seed: int | np.random.Generator = 0, held_
 
     Without times both are drawn at random. Users with fewer than held_out + 1 interactions stay in train only.
     With held_out = 1 there is a test part and no validation.
+
+        >>> data = divmf.datasets.marketplace(users=100, items=50, interactions=1000)
+        >>> split = divmf.leave_one_out(data)  # or data.leave_one_out()
+        >>> len(split.valid), len(split.test)
+        (100, 100)
     """
     counts = counts_per_user(data)  # (n_users,)
     ends = np.cumsum(counts)
@@ -172,7 +177,13 @@ def drawn_order(data: Interactions, seed: int | np.random.Generator) -> Array:
 
 
 def hold_out(data: Interactions, seed: int | np.random.Generator = 0, valid: float = 0.1, test: float = 0.2) -> Split:
-    """A share of each user's interactions at random for validation and for the test; train keeps at least one."""
+    """A share of each user's interactions at random for validation and for the test; train keeps at least one.
+
+    >>> data = divmf.datasets.marketplace(users=100, items=50, interactions=1000)
+    >>> split = divmf.hold_out(data, test=0.2)
+    >>> 0.15 < len(split.test) / len(data) < 0.25
+    True
+    """
     if not (0 < test < 1 and 0 <= valid < 1 and valid + test < 1):
         raise ValueError(
             f"valid={valid} and test={test} must be shares that leave something to learn from; choose a sum below 1"

@@ -34,10 +34,19 @@ from divmf.train.runs import Run
 
 @settings(frozen=True, kw_only=True, repr=False, config=STRICT)
 class DivMF(TrainConfig):
-    """Matrix factorization, first trained for accuracy, then made diverse: by the exposure market, or as in the paper.
+    """A recommender that is made accurate first and then diverse: by the exposure market, or as in the paper.
 
     `DivMF(preset="paper")` is the paper's Algorithm 1. Its arguments are the settings of `TrainConfig`; `fit` returns
     self; what was learnt is in `curve`, and `at` chooses a point of it.
+
+        >>> split = divmf.datasets.marketplace(users=100, items=50, interactions=1500).leave_one_out()
+        >>> model = divmf.DivMF(k=3, model="ease").fit(split)
+        >>> chosen = model.at(ndcg_drop=0.05)  # the most even lists that lose at most 5% of nDCG on validation
+        >>> chosen.point.valid["coverage"] > model.curve.base.valid["coverage"]
+        True
+        >>> ids, scores = chosen.recommend(split.user_ids[:2], k=3)
+        >>> ids.shape
+        (2, 3)
     """
 
     def __repr__(self) -> str:

@@ -31,6 +31,12 @@ def diversify(
                                                    scores over all items
     rules: what the lists of every point keep (`divmf.Rules`)
     settings: those of `DivMF`, such as k, method, diversity_epochs.
+
+        >>> split = divmf.datasets.marketplace(users=100, items=50, interactions=1500).leave_one_out()
+        >>> popularity = np.broadcast_to(split.train.popularity.astype(float), (100, 50))
+        >>> model = divmf.diversify(lambda users: popularity[users], split, k=3, diversity_epochs=12)
+        >>> model.curve.points[-1].valid["gini"] < model.curve.base.valid["gini"]
+        True
     """
     if isinstance(item_factors, Split):
         return diversify_scores(user_factors, item_factors, run, rules, settings)

@@ -26,7 +26,12 @@ class TopK:
     items      (n_lists, width) int32, −1 where a list is shorter
     scores     (n_lists, width) float32, −inf where a list is shorter
     user_ids   (n_lists,) whose lists these are
-    item_ids   (n_items,) the whole catalog; the numbers in `items` are slots here
+    item_ids   (n_items,) the whole catalog; the numbers in `items` are positions here
+
+        >>> frame = pl.DataFrame({"user_id": ["ann", "ann", "bob"], "item_id": ["x", "y", "x"], "rank": [1, 2, 1]})
+        >>> lists = divmf.TopK.from_frame(frame, catalog=["x", "y", "z"])
+        >>> lists.counts  # in how many lists each item stands
+        array([2, 1, 0])
     """
 
     items: Array

@@ -246,6 +246,12 @@ def evaluate(
 
     Lists of users the split does not know, or with items outside its catalog, are errors. Seen items in the
     lists, and users with held-out items but no list (they count 0), are counted and logged. See `estimate`.
+
+        >>> split = divmf.datasets.marketplace(users=100, items=50, interactions=1000).leave_one_out()
+        >>> items, scores = np.tile(np.arange(5), (100, 1)), np.ones((100, 5))
+        >>> same = divmf.TopK.from_arrays(items, scores, split.user_ids, split.item_ids)
+        >>> divmf.evaluate(same, split)["coverage"]  # the same five of fifty items for everybody
+        0.1 (0.1 to 0.1)
     """
     lists, held_out = on_split(lists, split, part)
     return estimate(lists, held_out, split.train.popularity, k, resamples, seed)
