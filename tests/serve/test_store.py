@@ -192,8 +192,9 @@ def test_limits_of_totals_hold_exactly_and_showings_under_other_rules_are_refuse
     over = store.write([ruled("a", "b", totals={"seller 'A'": 2})])[0]
     assert (over.over, over.kept) == (("seller 'A'",), False)
     assert store.counts() == {"a": 1, "b": 1}  # nothing of it was kept
-    assert store.write([ruled("c", "d", "e", "f", totals={"seller 'C'": 1})])[0].over == ("seller 'C'",)  # 1 of 4
-    assert store.write([ruled("c", "d", "e", "f", "g", totals={"seller 'C'": 1})])[0].kept  # 1 of 5
+    assert store.write([ruled("c", "d", "e", "f", totals={"seller 'C'": 1})])[0].kept  # a fifth of 4, rounded up
+    assert store.write([ruled("c", totals={"seller 'C'": 1})])[0].over == ("seller 'C'",)  # 2 of 5
+    assert store.write([ruled("e", totals={})])[0].kept
     assert store.write([ruled("a", totals={"seller 'A'": 1})])[0].kept
     assert store.totals() == {"seller 'A'": (3, 6), "seller 'C'": (1, 6)}
     store.write([Limits("v2", {"seller 'A'": seller._replace(cap=4), "seller 'C'": fifth})])

@@ -3,7 +3,7 @@
 Bounds that hold in batch for one list of every user hold here for a horizon, or at every moment:
 
 - a capacity, and a cap that is a count, for all showings since the service began: a full total is out of reach;
-- a cap that is a share, at every moment: no more than that share of all slots so far;
+- a cap that is a share, at every moment: no more than that share of all slots so far, rounded up;
 - a floor within each horizon: its pay rises by what is still missing over the requests that are left, and falls with
   each showing (dual descent); what more is due now than at an even pace is paid at once;
 - the target of a group by a discount of its own, as an item's (`divmf.market.ledger`);
@@ -87,7 +87,7 @@ class Totals:
         """How many more showings each total may have in the next page.  (totals,) int64"""
         left = np.where(self.is_share, MANY, self.bound.high - self.given)
         if self.is_share.any():
-            allowed = np.floor(self.bound.share * (self.slots + self.k) + 1e-6).astype(np.int64)
+            allowed = np.ceil(self.bound.share * (self.slots + self.k) - 1e-6).astype(np.int64)
             left = np.where(self.is_share, allowed - self.given, left)
         return np.minimum(np.maximum(left, 0), self.bound.per_list)
 

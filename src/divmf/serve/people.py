@@ -134,14 +134,16 @@ class People:
         return taste._replace(weight=float(weight))
 
     def scores(self, taste: Taste) -> Array:
-        """The scores of somebody for all items.  (1, n_items) float32"""
+        """The scores of somebody for all items.  (1, n_items) float32
+
+        A vector is a row of its dimensions. It is multiplied without BLAS, whose threads get in each other's way where
+        every request is small.
+        """
         scorer = self.model.scorer
         if isinstance(scorer, Factors):
-            return np.asarray(taste.vector[None] @ scorer.items_t + scorer.bias)
+            return product(np.arange(len(taste.vector)), taste.vector, scorer.items_t) + scorer.bias
         assert isinstance(scorer, ItemItem)
-        offsets = np.array([0, len(taste.met)], dtype=np.int64)
-        row = sparse.csr_array((taste.counts, taste.met, offsets), shape=(1, self.n_items))
-        return ItemItem(row, scorer.weights).scores(np.zeros(1, dtype=np.int64))
+        return product(taste.met, taste.counts, scorer.weights)
 
     def values(self, tastes: Sequence[Taste], items: Array) -> Array:
         """What some items are worth to some people: weight · score.  (people, items)"""
@@ -164,3 +166,10 @@ class People:
         made._folded = OrderedDict()
         made._nobody = made._mean()
         return made
+
+
+def product(columns: Array, values: Array, weights: Any) -> Array:
+    """One row, given by its columns and their values, times a table.  (1, n_items) float32"""
+    offsets = np.array([0, len(columns)], dtype=np.int64)
+    row = sparse.csr_array((values, columns, offsets), shape=(1, weights.shape[0]))
+    return ItemItem(row, weights).scores(np.zeros(1, dtype=np.int64))

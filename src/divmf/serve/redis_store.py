@@ -34,7 +34,7 @@ if version then
     if limit then
       local cap, share, since = unpack(cjson.decode(limit))
       local after = tonumber(redis.call('HGET', totals, pair[1]) or '0') + pair[2]
-      if (cap >= 0 and after > cap) or (share > 0 and after > share * (slots - since) + 1e-6) then
+      if (cap >= 0 and after > cap) or (share > 0 and after >= share * (slots - since) + 0.999999) then
         table.insert(over, pair[1])
       end
     end

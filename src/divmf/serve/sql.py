@@ -49,7 +49,7 @@ RULED = "SELECT version FROM divmf_totals WHERE name = ''"
 SLOTS = "UPDATE divmf_totals SET shown = shown + ? WHERE name = ''"
 AFTER = "shown + CAST(pair.value AS BIGINT)"
 FITS = f"""(cap IS NULL OR {AFTER} <= cap) AND
-  (share = 0 OR {AFTER} <= share * ((SELECT shown FROM divmf_totals WHERE name = '') - since) + 1e-6)"""
+  (share = 0 OR {AFTER} < share * ((SELECT shown FROM divmf_totals WHERE name = '') - since) + 0.999999)"""
 ADD = f"""
 UPDATE divmf_totals SET shown = {AFTER} FROM {{pairs}} WHERE name = pair.key AND {FITS}
 """

@@ -61,7 +61,7 @@ class Snapshot:
 
 class Limit(NamedTuple):
     """How many showings a total may have: at most `cap` since the store began, or at most a share of all slots since
-    the limit was set; members are the items whose showings so far count towards the cap.
+    the limit was set, rounded up; members are the items whose showings so far count towards the cap.
     """
 
     cap: int | None
