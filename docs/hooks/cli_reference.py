@@ -30,8 +30,14 @@ def described(command: Any, words: str) -> list[str]:
     if hasattr(command, "commands"):
         return [line for name, inner in command.commands.items() for line in described(inner, f"{words} {name}")]
     lines = [f"## {words}", "", prose(command.help or ""), ""]
-    rows = [row(parameter) for parameter in command.params if not getattr(parameter, "hidden", False)]
-    return [*lines, "| argument or option | meaning |", "|---|---|", *rows, ""]
+    panels: dict[str, list[str]] = {}
+    for parameter in command.params:
+        if not getattr(parameter, "hidden", False):
+            panels.setdefault(getattr(parameter, "rich_help_panel", None) or "", []).append(row(parameter))
+    for panel, rows in panels.items():
+        title = [f"**{panel}**", ""] if panel else []
+        lines += [*title, "| argument or option | meaning |", "|---|---|", *rows, ""]
+    return lines
 
 
 def prose(text: str) -> str:
