@@ -25,7 +25,7 @@ from divmf.kernels.ledger import Book, Pace, price, price_range, shown_at, worth
 from divmf.kernels.market import ONE
 from divmf.market.values import exposure_weights
 
-TRUST = 0.5  # m; chosen among 0.1 … 2 on other requests than those of docs/serve.md: `python -m benchmarks serve`
+TRUST = 0.5  # m; chosen among 0.1 … 2 on other requests than those of docs/serve.md: `python -m benchmarks drift`
 STALE = 64  # requests, and parts of a horizon, that the discount of an item nobody looks at may be behind
 NO_LIMIT = np.iinfo(np.int64).max
 KEPT = ("expected", "since", "exposed", "shares", "shown", "present", "past")  # arrays of a snapshot
