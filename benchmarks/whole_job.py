@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.models import split_of
+from benchmarks.data import real_split
 from benchmarks.side_by_side import THREADS, both, in_turn, ratio, table
 
 DATA, K, SEED, REPEATS = "ml-1m", 5, 0, 3
@@ -79,7 +79,7 @@ def whole_job(split: Any) -> float:
 def whole_command() -> None:
     """The same as a command, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ["train", DATA, "--hold-out", "20%", "-o", f"{folder}/run", "-q"]
+        words = ["train", DATA, "-o", f"{folder}/run", "-q"]
         subprocess.run([sys.executable, "-m", "divmf", *words], check=True)
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     from scipy import sparse
     from threadpoolctl import threadpool_limits
 
-    split = split_of(DATA, SEED)
+    split = real_split(DATA)
     train = sparse.csr_matrix(split.train.matrix)
 
     def by_implicit(factors: int, best: Best) -> None:
