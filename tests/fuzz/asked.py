@@ -103,7 +103,7 @@ def check_shop(path: Path, chosen: Recommender) -> None:
 
 def check_histories(path: Path, chosen: Recommender) -> None:
     """Lists of people who were not in training, none of which holds what they have met."""
-    people = read_histories(path, chosen.split.item_ids)
+    people = read_histories(path, chosen.split.train)
     lists = chosen.lists(k=3, histories=people)
     assert len(lists.items) == len(people)
     rows, items = people.met.nonzero()
