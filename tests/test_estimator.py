@@ -10,6 +10,7 @@ import pytest
 
 import divmf
 from divmf.data.datasets import marketplace
+from divmf.estimator.recommender import tell_beginning
 
 
 @pytest.fixture(scope="module")
@@ -297,3 +298,14 @@ def test_factors_whose_scores_are_no_numbers_are_refused(split: divmf.Split) -> 
         divmf.diversify(users * 1e19, items, split)
     with pytest.raises(ValueError, match=r"item_factors holds numbers larger than 1e\+12"):
         divmf.diversify(users, -1e19 * items, split)
+
+
+def test_the_beginnings_of_longer_lists_say_what_they_leave(caplog: pytest.LogCaptureFixture) -> None:
+    lists = np.array([[0, 1, 2], [1, 0, 3], [0, 1, -1]])
+    tell_beginning(lists, 3, 8)
+    assert not caplog.messages
+    tell_beginning(lists, 2, 8)
+    assert caplog.messages == [
+        "the lists were chosen for k = 3: their first 2 show 25.0% of the catalog, all of them 50.0%; a run with k = 2"
+        " shows more on such a page"
+    ]

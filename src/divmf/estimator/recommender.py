@@ -115,6 +115,7 @@ class Recommender:
         else:
             numbers, scorer = np.arange(self.split.n_users) if rows is None else rows, self.scoring
             if self.chosen is not None:
+                tell_beginning(self.chosen.lists[KIND_OF[seen]], k, self.split.n_items)
                 items = self.chosen.first(KIND_OF[seen], k, scorer, met, numbers, blocked)
             elif blocked is None:
                 items = best_items(scorer, met, k, numbers)
@@ -242,6 +243,17 @@ def ids_of(items: Array, item_ids: pl.Series) -> Array:
     ids = item_ids.to_numpy()
     none: Any = -1 if ids.dtype.kind == "i" and ids.min(initial=0) >= 0 else None
     return np.where(items >= 0, ids[items], none)
+
+
+def tell_beginning(items: Array, k: int, n_items: int) -> None:
+    """Say what the beginnings of the market's lists leave of their coverage, where they are longer than k."""
+    if k < items.shape[1]:
+        shown = [len(np.unique(part[part >= 0])) / n_items for part in (items[:, :k], items)]
+        log.warning(
+            "the lists were chosen for k = %d: their first %d show %.1f%% of the catalog, all of them %.1f%%;"
+            " a run with k = %d shows more on such a page",
+            items.shape[1], k, 100 * shown[0], 100 * shown[1], k,
+        )  # fmt: skip
 
 
 def told_short(lists: TopK, k: int) -> TopK:
