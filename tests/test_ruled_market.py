@@ -17,7 +17,8 @@ from divmf.market.binding import bind
 from divmf.market.bonus import Bonus
 from divmf.market.bound import Bound, Shop
 from divmf.market.columns import Finder, Held
-from divmf.market.keeping import Allowed, Proof, certify_ruled, held_within, short, shut, solve_ruled
+from divmf.market.keeping import Allowed, held_within, short, shut, solve_ruled
+from divmf.market.proof import Proof, certify_ruled
 from divmf.market.ruled import RuledMarket
 from divmf.market.solve import Market, solve
 from divmf.market.values import exposure_weights, slot_weights
@@ -211,7 +212,7 @@ def test_without_bounds_the_lists_are_those_of_the_market() -> None:
         assert worth(made, rho, lists) == pytest.approx(worth(made, rho, plain.lists["all"].items), rel=0.01)
 
 
-def test_how_far_from_the_optimum_lists_with_rules_are() -> None:
+def test_how_far_from_the_optimum_lists_with_rules_are_and_how_close_the_bound_is() -> None:
     """Bounds of a few showings are the hardest: multipliers move many users at once, and there are few."""
     catalog = pl.DataFrame({"item_id": list(range(20)), "seller": np.arange(20) % 4})
     rules = Rules(capacity={"count": 8}, groups={"seller": {"floor": 12, "per_list": 1}}, catalog=catalog)
@@ -222,8 +223,9 @@ def test_how_far_from_the_optimum_lists_with_rules_are() -> None:
         for rho in (0.0, 0.2):
             best = optimum(made, rho)
             assert best is not None
-            lists, _ = run(made, rho)
+            lists, proof = run(made, rho)
             assert (made.bound.counted(lists) >= made.bound.low).all()
+            assert proof.gap < 0.03
             lost.append((best[0] - worth(made, rho, lists)) / (made.ruled.scale * 40 * 2))
     assert max(lost) < 0.02  # of a spread of values a slot
     assert min(lost) > -1e-9

@@ -193,6 +193,11 @@ class RuledMarket:
         """What a showing below a floor is worth where floors must hold.  (totals,)"""
         return np.full(self.bound.n_totals, BINDING * self.scale)
 
+    def unbounded(self) -> "RuledMarket":
+        """The same market where totals have no bounds, but what they earn."""
+        none = np.zeros(self.bound.n_totals, dtype=np.int64)
+        return replace(self, bound=replace(self.bound, low=none, high=none + MANY))
+
     def freed(self, at: Standing) -> Standing:
         """The same lists at no prices."""
         return replace(at, price=np.zeros(self.bound.n_totals))

@@ -188,7 +188,7 @@ class MarketOfLists:
     def certificate(self, found: Found) -> "Certificate":
         """The discounts of a solution, and how far it may be from the best lists of these candidates."""
         from divmf.market.certificate import Certificate, certify
-        from divmf.market.keeping import certify_ruled
+        from divmf.market.proof import certify_ruled
 
         if self.ruled is not None and found.kept is not None:
             return Certificate(*certify_ruled(self.ruled, found.kept))

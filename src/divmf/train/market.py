@@ -19,7 +19,8 @@ from divmf.market.certificate import certify
 from divmf.market.chosen import Chosen
 from divmf.market.columns import WIDER, WIDTH, Finder, Held, Source
 from divmf.market.given import tell_unmet
-from divmf.market.keeping import Allowed, certify_ruled, held_within, shut, solve_ruled
+from divmf.market.keeping import Allowed, held_within, shut, solve_ruled
+from divmf.market.proof import certify_ruled
 from divmf.market.ruled import RuledMarket
 from divmf.market.solve import Lists, Market, solve
 from divmf.market.stakes import stake_of, stakes_of
