@@ -297,6 +297,29 @@ def test_a_csv_of_someone_elses_system_is_audited(divmf: Any, tmp_path: Path) ->
     }  # fmt: skip
 
 
+def test_what_sellers_get_and_which_rules_are_broken_is_said(divmf: Any, tmp_path: Path) -> None:
+    lists, items = write_files(tmp_path)
+    sellers = pl.read_csv(items).with_columns(seller=pl.Series(["x", "x", "x", "y", "y", "z", "z", "z & <b>"]))
+    sellers.write_csv(items)
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[capacity]\nitems = {"a" = 3}\n[groups.seller]\nfloor = {"y" = 4}\nper_list = 2\n')
+    page = tmp_path / "report.html"
+    done = divmf("audit", lists, "--catalog", items, "-o", page, "--groups", "seller", "--rules", rules, "--json")
+    assert done.code == 0
+    # a stands in five lists, b in five, c in two, d, e and f in one each; x has 12 of 15, y 2, z 1, the last none
+    assert done.json["groups"] == {
+        "column": "seller", "groups": 4, "group_coverage": 0.75, "group_gini": pytest.approx(37 / 45), "worst_off": 0.0,
+        "max_min": 0.0, "starved": 2.0, "most_starved": ["z", "z & <b>"],
+    }  # fmt: skip
+    assert done.json["rules"] == {
+        "totals": 5, "floors": 1, "unmet": 1, "missing": 2, "over": 2, "lists_broken": 2, "impossible": 0,
+    }  # fmt: skip
+    text = page.read_text()
+    assert "Groups by seller" in text
+    assert "z &amp; &lt;b&gt;" in text
+    assert "The lists break 2 of 2 bounds on showings: 2 showings are missing, 2 are too many." in text
+
+
 def test_with_candidates_and_a_test_the_page_says_what_reranking_costs(divmf: Any, tmp_path: Path) -> None:
     lists, items = write_files(tmp_path)
     test = tmp_path / "later.csv"

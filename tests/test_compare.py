@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -101,6 +102,16 @@ def test_the_command_writes_tables_and_pictures(
         "matched.parquet", "matched.csv", "curves.parquet", "curves.html", "curves.png", "curves.svg",
         "report.html",
     }  # fmt: skip
+
+
+def test_the_page_says_what_groups_get(run: Run, tmp_path: Path, divmf: Any) -> None:
+    items = run.read_split().item_ids
+    pl.DataFrame({"item_id": items, "seller": np.arange(len(items)) % 3}).write_csv(tmp_path / "items.csv")
+    call = ("compare", run.folder, "-o", tmp_path / "out", "--methods", "bayes_rule", "--losses", "5%")
+    assert divmf(*call, "--catalog", tmp_path / "items.csv", "--groups", "seller").code == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Groups by seller" in page
+    assert "Of 3 groups by seller, the model gives a showing to 3" in page
 
 
 @pytest.mark.parametrize("other", ["synthetic:90x50x1500", "synthetic:60x40x900:5"])

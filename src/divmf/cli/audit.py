@@ -4,7 +4,7 @@ import logging
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import polars as pl
 import typer
@@ -12,6 +12,7 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out, hushed, strict
 from divmf.cli.inputs import Columns, check_output, positive_share
+from divmf.cli.lists import say_groups
 from divmf.cli.options import command
 from divmf.engine.files import naming
 
@@ -43,6 +44,12 @@ def audit(
     train: Annotated[
         Path | None, typer.Option(help="What the recommender learnt from: popularity is counted there.")
     ] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="Also what groups of items get: a column of the catalog, such as seller.")
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(help="Also which rules of a shop the lists break: a file such as rules.toml.")
+    ] = None,
     replace: Annotated[str, typer.Option(help="Share of the shown slots a reranker may replace.")] = "20%",
     budget: Annotated[float, typer.Option(min=0, help="Seconds for all rerankers together; 0 tries none.")] = 25,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap and of the methods that draw.")] = 0,
@@ -63,12 +70,13 @@ def audit(
     from divmf.reports.examples import spread_users
     from divmf.reports.findings import Findings
 
-    check_output(output, (".html",), [lists, catalog, train, test])
+    check_output(output, (".html",), [lists, catalog, train, test, rules])
     for name, known in (("exposure", ("item_id", "lists", "share", "tenth")), ("rerankers", ("method", "picked"))):
         for ending in ("csv", "parquet"):
-            protect(output.with_suffix("") / f"{name}.{ending}", [lists, catalog, train, test], known)
+            protect(output.with_suffix("") / f"{name}.{ending}", [lists, catalog, train, test, rules], known)
     replaced = positive_share(replace, "--replace")
     item_ids, titles = read_catalog(catalog)
+    wanted = read_wanted(catalog, item_ids, groups, rules)
     with out.progress(f"reading {lists}", None):
         subject = read_subject(lists, item_ids, k, train, test, (user, item))
     people = spread_users(subject.shown, subject.shown)
@@ -78,9 +86,71 @@ def audit(
     levels, losses = accuracy(subject, tried, seed=seed)
     found = Findings(subject, tried, left_out, levels, losses, replaced, titles, people, str(lists), str(catalog))
     with out.progress(f"writing {output}", None):
-        document = write_all(found, output)
+        more, numbers = looked_at(found, *wanted)
+        document = write_all(found, output, more, numbers)
     say(out, found, output)
+    if wanted.groups is not None:
+        say_groups(out, exposure_of(found, wanted.groups))
     out.result(document)
+
+
+class Wanted(NamedTuple):
+    """What else is asked: groups of items, rules of a shop."""
+
+    groups: Any
+    rules: Any
+
+
+def read_wanted(catalog: Path, item_ids: pl.Series, groups: str | None, rules: Path | None) -> Wanted:
+    """Groups by a column of the catalog, and the rules of a file; refused before anything is computed."""
+    from divmf.data.catalogs import read_items
+    from divmf.market.rules import Rules
+    from divmf.ranking.groups import Groups
+
+    grouped = None if groups is None else Groups.read(read_items(catalog), groups, item_ids)
+    return Wanted(grouped, None if rules is None else Rules.read(rules, catalog))
+
+
+def exposure_of(found: Any, groups: Any) -> Any:
+    """What the lists shown give to groups."""
+    from divmf.ranking.groups import GroupExposure
+
+    subject = found.subject
+    return GroupExposure(groups, subject.shown.counts, None if subject.train is None else subject.popularity)
+
+
+def looked_at(found: Any, groups: Any, rules: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The sections of groups and of rules, and their numbers."""
+    from divmf.market.given import summary
+    from divmf.reports.findings import NOW
+    from divmf.reports.groups import groups_section
+    from divmf.reports.rules import broken_section
+
+    subject, sections, numbers = found.subject, [], {}
+    if groups is not None:
+        counts = {NOW: subject.shown.counts} | ({found.best.method: found.best.counts} if found.best else {})
+        known = None if subject.train is None else subject.popularity
+        sections.append(groups_section(groups, counts, known))
+        numbers["groups"] = exposure_of(found, groups).document()
+    if rules is not None:
+        bound = bound_to_shown(rules, subject)
+        sections.append(broken_section(bound, subject.shown.items))
+        numbers["rules"] = summary(bound, subject.shown.items)
+    return sections, numbers
+
+
+def bound_to_shown(rules: Any, subject: Any) -> Any:
+    """Rules for the lists that were shown: anybody might have been shown anything."""
+    import numpy as np
+    from scipy import sparse
+
+    from divmf.market.binding import bind
+    from divmf.market.bound import Shop
+
+    shown = subject.shown
+    nothing = sparse.csr_array((len(shown), shown.n_items), dtype=np.float32)
+    known = None if subject.train is None else subject.popularity
+    return bind(rules, Shop(shown.item_ids, shown.user_ids, nothing, False, subject.k, known))
 
 
 def read_subject(
@@ -141,8 +211,11 @@ def try_rerankers(
     return tried, [each for each in found if isinstance(each, LeftOut)]
 
 
-def write_all(found: "Findings", output: Path) -> dict[str, Any]:
-    """The page, and beside it a folder of its name with the numbers and the figures; the numbers as one document."""
+def write_all(found: "Findings", output: Path, more: list[Any], numbers: dict[str, Any]) -> dict[str, Any]:
+    """The page, and beside it a folder of its name with the numbers and the figures; the numbers as one document.
+
+    more, numbers: of groups and rules, sections and what else the document says
+    """
     from divmf.data.tables import write_table
     from divmf.engine.files import write_json
     from divmf.reports.audit import figures, sections
@@ -152,7 +225,7 @@ def write_all(found: "Findings", output: Path) -> dict[str, Any]:
 
     folder = output.with_suffix("")
     folder.mkdir(exist_ok=True)
-    document = {"report": str(output), "files": str(folder)} | document_of(found)
+    document = {"report": str(output), "files": str(folder)} | document_of(found) | numbers
     tables = {"exposure": exposure_table(found)} | ({"rerankers": reranker_table(found)} if found.trials else {})
     for name, table in tables.items():
         for ending in ("csv", "parquet"):
@@ -166,7 +239,7 @@ def write_all(found: "Findings", output: Path) -> dict[str, Any]:
     size = f"{len(subject.lists):,} lists, of which the first {subject.k} were shown, {subject.lists.n_items:,} items."
     command_line = shlex.join(["divmf", *sys.argv[1:]])
     write_page(
-        output, "What the recommendations do to the catalog", sections(found, charts), made_by(command_line), size
+        output, "What the recommendations do to the catalog", sections(found, charts, more), made_by(command_line), size
     )
     return document
 

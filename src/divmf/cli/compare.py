@@ -36,13 +36,18 @@ def compare(
         Path | None,
         typer.Option(help="The titles of the items, for the examples: item_id and title, or MovieLens' movies.dat."),
     ] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="Also what groups of items get: a column of the catalog, such as seller.")
+    ] = None,
 ) -> None:
     """Every reranker's curve beside the run's own on the same model, at matched nDCG loss, with 95% intervals.
 
     Knobs are chosen on validation; what is printed is the test. DIR/report.html says what to choose and why.
     """
+    from divmf.data.catalogs import read_items
     from divmf.data.outputs import protect
     from divmf.data.tables import read_catalog
+    from divmf.ranking.groups import Groups
     from divmf.reports.experiments.compare import matched, names_of, reranked, rivals
     from divmf.rerank import METHODS, find_method
     from divmf.train.runs import Run
@@ -58,7 +63,12 @@ def compare(
     tables = {"matched.csv": ("method", "loss"), "matched.parquet": ("method", "loss"), "curves.parquet": ("method",)}
     for name in ("report.html", "curves.html", *tables):
         protect(output / name, [catalog], tables.get(name, ()))
+    if groups is not None and catalog is None:
+        raise ValueError(f"--groups {groups} names a column of a catalog; give the file with --catalog")
     split, others = opened.read_split(), [Run.open(other) for other in also or []]
+    grouped = None
+    if groups is not None and catalog is not None:
+        grouped = Groups.read(read_items(catalog), groups, split.item_ids)
     for other in others:
         opened.check_same_data(other)
     names_of([opened, *others])  # refuses one given twice before anything is made
@@ -79,7 +89,7 @@ def compare(
     with hushed("divmf.rerank"), out.progress(f"writing {output}", None):
         write_tables(rows, found, output)
         assert base is not None  # the run itself comes first
-        write_report(rows, found, opened, base, output / "report.html", candidates, titles)
+        write_report(rows, found, opened, base, output / "report.html", candidates, titles, grouped)
     print_tables(out, rows, shares)
     out.say(f"report: {(output / 'report.html').resolve()}\ntables and pictures: {output}")
     out.result({"output": str(output), "report": str(output / "report.html"), "rows": rows})
@@ -104,6 +114,7 @@ def write_report(
     path: Path,
     candidates: int,
     titles: Mapping[Any, str],
+    groups: Any = None,
 ) -> None:
     """The page, and its figure as files beside it."""
     from divmf.reports.chart_files import save_chart
@@ -111,6 +122,7 @@ def write_report(
     from divmf.reports.compared import USUAL_LOSS, Comparison
     from divmf.reports.comparison import sections
     from divmf.reports.examples import example_tables
+    from divmf.reports.groups import groups_section
     from divmf.reports.page import made_by, write_page
 
     split, k = run.read_split(), run.config.k
@@ -129,9 +141,13 @@ def write_report(
     chart = curve_chart({rival.name: rival.drawn for rival in found}, k=k, ceiling=story.ceiling)
     for ending in ("html", "png", "svg"):
         save_chart(chart, path.with_name(f"curves.{ending}"))
+    counts = {"the model": base, own.name: own.lists(story.point(own.name, story.usual)), chosen.name: after}
+    more = [] if groups is None else [
+        groups_section(groups, {name: each.head(k).counts for name, each in counts.items()}, split.train.popularity)
+    ]  # fmt: skip
     size = f"{len(found)} methods on one model: {split.n_users:,} users, {split.n_items:,} items, lists of {k}."
     command_line = shlex.join(["divmf", *sys.argv[1:]])
-    write_page(path, "Which way to a fairer catalog?", sections(story, chart), made_by(command_line), size)
+    write_page(path, "Which way to a fairer catalog?", sections(story, chart, more), made_by(command_line), size)
 
 
 def print_tables(out: Out, rows: Sequence[dict[str, Any]], shares: Sequence[float]) -> None:

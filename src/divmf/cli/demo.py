@@ -37,8 +37,10 @@ def demo(
     """
     from divmf.data.datasets import marketplace
     from divmf.data.outputs import protect
+    from divmf.data.synthetic import shop_of
     from divmf.estimator import Recommender
     from divmf.models.config import TrainConfig
+    from divmf.ranking.groups import Groups
     from divmf.ranking.metrics import coverage_ceiling
     from divmf.reports.experiments.compare import NAMES
     from divmf.reports.page import run_report
@@ -58,7 +60,7 @@ def demo(
         report, curve, picked, {name: each.lists(seen="train+valid") for name, each in chosen.items()}, split, config.k,
         f"divmf demo -o {output} --seed {seed}", rivals,
         valid_lists={name: each.lists(seen="train") for name, each in chosen.items()}, run=run.folder,
-        more=[ruled],
+        groups=Groups.read(shop_of(data, seed), "seller", split.item_ids), more=[ruled],
     )  # fmt: skip
     points = {f"{base_name(run)}, the model": curve.base, own: picked}
     points |= {name: found.best_within(LOSS, "gini") for name, found in rivals.items()}

@@ -41,14 +41,15 @@ def give_in_turns(items: Array, capacity: Array, columns: Array) -> None:
 
 
 @njit(cache=True)
-def fill_up(columns: Array, lengths: Array) -> None:
-    """Fill the empty ends (−1) of the lists with the best columns not yet in them, in place."""
+def fill_up(items: Array, lengths: Array, left: Array, columns: Array) -> None:
+    """Fill the empty ends (−1) of the lists with the best columns not yet in them whose item has capacity, in place."""
     for user in range(columns.shape[0]):
         column = 0
         for rank in range(columns.shape[1]):
             if columns[user, rank] >= 0:
                 continue
-            while column < lengths[user] and (columns[user] == column).any():
+            while column < lengths[user] and (left[items[user, column]] <= 0 or (columns[user] == column).any()):
                 column += 1
             if column < lengths[user]:
                 columns[user, rank] = column
+                left[items[user, column]] -= 1

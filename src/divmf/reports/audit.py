@@ -1,6 +1,6 @@
 """The audit's page: what some recommender's lists do to the catalog, for readers who do not know the method."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import exp
 from typing import Any
 
@@ -39,13 +39,14 @@ def figures(found: Findings) -> dict[str, Any]:
     return made
 
 
-def sections(found: Findings, charts: Mapping[str, Any]) -> list[Section]:
-    """The page, from the answer to the details; charts: as `figures` gives them."""
+def sections(found: Findings, charts: Mapping[str, Any], more: Sequence[Section] = ()) -> list[Section]:
+    """The page, from the answer to the details; charts: as `figures` gives them; more: of groups and rules."""
     return [
         answer(found),
         question(found),
         who_is_shown(found, charts),
         items_by_name(found),
+        *more,
         rerankers(found, charts),
         *([examples(found)] if found.best else []),
         measured(found),

@@ -194,10 +194,11 @@ def training_chart(
     )
 
 
-def lorenz_chart(counts: Mapping[str, Array]) -> Layers:
+def lorenz_chart(counts: Mapping[str, Array], what: str = "items") -> Layers:
     """Lorenz curves of the items' exposure: the share of the slots that the least shown items hold together.
 
-    counts: for some lists, in how many of them each item of the catalog stands (`TopK.counts`).
+    counts: for some lists, in how many of them each item of the catalog stands (`TopK.counts`); what: or of groups,
+    their showings.
     """
     rows = []
     for name, held in counts.items():
@@ -210,9 +211,13 @@ def lorenz_chart(counts: Mapping[str, Array]) -> Layers:
     chosen = alt.selection_point(fields=["lists"], bind="legend", name="lists")
     near = alt.selection_point(on="pointerover", clear="pointerout", empty=False, name="near")
     percent = alt.Axis(format="%", tickCount=5)
-    x = alt.X("items:Q", title="share of the items, least shown first", axis=percent, scale=fixed([0, 1]))
+    x = alt.X("items:Q", title=f"share of the {what}, least shown first", axis=percent, scale=fixed([0, 1]))
     y = alt.Y("slots:Q", title="share of the slots", axis=percent, scale=fixed([0, 1]))
-    tooltip = [alt.Tooltip("lists:N"), alt.Tooltip("items:Q", format=".1%"), alt.Tooltip("slots:Q", format=".2%")]
+    tooltip = [
+        alt.Tooltip("lists:N"),
+        alt.Tooltip("items:Q", format=".1%", title=what),
+        alt.Tooltip("slots:Q", format=".2%"),
+    ]
     even = alt.Chart(alt.InlineData(values=[{"items": 0, "slots": 0}, {"items": 1, "slots": 1}]))
     lines = alt.Chart(alt.InlineData(values=rows)).encode(x, y, colour_of_lists(list(counts)))
     return alt.layer(
@@ -224,7 +229,7 @@ def lorenz_chart(counts: Mapping[str, Array]) -> Layers:
         .add_params(near),
         width=400,
         height=340,
-        description="Lorenz curves of the exposure of the items",
+        description=f"Lorenz curves of the exposure of the {what}",
     ).add_params(chosen)
 
 

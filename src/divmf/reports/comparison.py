@@ -1,6 +1,6 @@
 """The comparison's page: every method's curve on the same model, what each gives at a loss, and what to choose."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -27,8 +27,8 @@ from divmf.rerank import METHODS
 DIVERSITY = ("gini", "coverage", "entropy")
 
 
-def sections(story: Comparison, chart: Any) -> list[Section]:
-    """The page, from the answer to the details; chart: the curves."""
+def sections(story: Comparison, chart: Any, more: Sequence[Section] = ()) -> list[Section]:
+    """The page, from the answer to the details; chart: the curves; more: further sections, before the protocol."""
     return [
         answer(story),
         question(story),
@@ -36,6 +36,7 @@ def sections(story: Comparison, chart: Any) -> list[Section]:
         choosing(story),
         at_losses(story),
         *([people(story)] if story.examples else []),
+        *more,
         measured(story),
         next_steps(story),
     ]

@@ -14,6 +14,7 @@ from divmf.data.split import Split
 from divmf.engine.files import replacing
 from divmf.engine.versions import versions
 from divmf.ranking.curve import Curve, Point
+from divmf.ranking.groups import Groups
 from divmf.ranking.lists import TopK
 from divmf.reports.colours import PAIRS
 from divmf.reports.section import Section, Text, cell
@@ -53,6 +54,7 @@ def run_report(
     valid_lists: Mapping[str, TopK] | None = None,
     titles: Mapping[Any, str] | None = None,
     run: str | Path = "RUN",
+    groups: Groups | None = None,
     more: Sequence[Section] = (),
 ) -> None:
     """What diversifying did, for readers who do not know the method.
@@ -63,11 +65,15 @@ def run_report(
     valid_lists   as lists, on validation: gives the validation numbers their intervals
     titles        what people call an item, by its id
     run           the run folder, for the commands the page proposes
+    groups        of items, such as sellers: what the lists give to each
     more          further sections, before the training and the protocol
     """
+    from divmf.reports.groups import groups_section
     from divmf.reports.story import Story, sections
 
     story = Story(curve, picked, lists, split, k, extra_curves or {}, valid_lists or {}, titles or {}, str(run))
+    if groups is not None:
+        more = [groups_section(groups, story.counts, split.train.popularity), *more]
     size = (
         f"{split.n_users:,} users, {split.n_items:,} items, {sum(map(len, (split.train, split.valid, split.test))):,}"
     )

@@ -4,10 +4,30 @@ import polars as pl
 
 from divmf.engine.arrays import Array
 from divmf.market.bound import Bound
-from divmf.market.given import given_table
+from divmf.market.given import crowded, given_table
 from divmf.reports.section import Cell, Section, Table, relative
 
 SHOWN = 30  # rows
+
+
+def broken_section(bound: Bound, items: Array) -> Section:
+    """Which rules some lists break.  items (n_lists, k)"""
+    table = given_table(bound, items)
+    table = table.filter((pl.col("at_least") > 0) | pl.col("at_most").is_not_null())
+    off = table.filter((pl.col("missing") > 0) | (pl.col("over") > 0))
+    rows: list[list[Cell]] = [
+        [f"{row['rule']} {row['name']}".strip(), row["at_least"] or None, row["at_most"], row["given"],
+         row["given"] - (row["at_least"] if row["missing"] else row["at_most"])]
+        for row in off.head(SHOWN).iter_rows(named=True)
+    ]  # fmt: skip
+    prose = [
+        f"The lists break {len(off):,} of {len(table):,} bounds on showings: {int(table['missing'].sum()):,} showings"
+        f" are missing, {int(table['over'].sum()):,} are too many. {crowded(bound, items):,} of {len(items):,} lists"
+        " hold something that is left out, or more of a group than one list may."
+    ]
+    caption = f"Showings in all lists; the {len(rows)} bounds that are broken most."
+    tables = [Table(["Rule", "at least", "at most", "given", "off by"], rows, caption)] if rows else []
+    return Section("Rules these lists break", prose, tables=tables)
 
 
 def rules_section(bound: Bound, before: Array, after: Array, ndcg: dict[str, float], title: str) -> Section:

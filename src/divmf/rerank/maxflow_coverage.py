@@ -32,7 +32,8 @@ def maxflow_coverage(
     if t_h == 1:
         return lists(candidates, own(candidates, k), order)
     columns = most_items(candidates, unit_scores(candidates) >= t_h, k)
-    fill_up(columns, candidates.lengths)
+    everybody = np.full(candidates.n_items, len(candidates))
+    fill_up(candidates.items, candidates.lengths, everybody, columns)
     return lists(candidates, columns, order)
 
 

@@ -6,8 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from divmf.engine.arrays import Array
+from divmf.market.rules import Rules
 from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists, own_counts
+from divmf.rerank.capped import capped
 from divmf.rerank.flow import best_flow
 from divmf.rerank.settings import Order, Share, reranker
 
@@ -23,6 +25,7 @@ def mincost_flow(
     penalty: Annotated[
         float, Field(ge=0, le=100, description="what a slot above the wanted exposure costs, in scaled scores")
     ] = 1.0,
+    rules: Rules | None = None,
     order: Order = "method",
 ) -> TopK:
     """Discrepancy from a wanted exposure by min-cost flow (Antikacioglu & Ravi, KDD 2017). Needs the extra `flow`.
@@ -31,11 +34,14 @@ def mincost_flow(
     own_i is how often the model's own lists hold i and q = mk/n; above it each slot costs `penalty`, above 2·target_i
     twice that, above 4·target_i three times, and so on: convex, so that the flow gives exactly the best lists.
     Differs: the original's proportional part is the popularity in the data; with the model's own exposure, α = 1 is
-    its own list.
+    its own list. With rules, capacities and filters hold: no layer goes beyond a capacity.
     """
+    candidates, most, _ = capped(rules, candidates, k, "mincost_flow")
     even = len(candidates) * k / candidates.n_items
     target = np.ceil(alpha * own_counts(candidates, k) + (1 - alpha) * even - 1e-9)
-    columns = best_flow(candidates, np.minimum(candidates.lengths, k), convex(target, len(candidates), penalty))
+    columns = best_flow(
+        candidates, np.minimum(candidates.lengths, k), within(most, convex(target, len(candidates), penalty))
+    )
     columns = np.pad(columns, ((0, 0), (0, k - columns.shape[1])), constant_values=-1)
     return lists(candidates, columns, order)
 
@@ -47,3 +53,12 @@ def convex(target: Array, n_lists: int, penalty: float) -> list[tuple[Array, flo
         layers.append((width, len(layers) * penalty))
         width = 2 * width
     return [*layers, (np.full(len(target), n_lists), len(layers) * penalty)]
+
+
+def within(most: Array, layers: list[tuple[Array, float]]) -> list[tuple[Array, float]]:
+    """The layers as far as capacities go, the cheapest first."""
+    made, left = [], most
+    for width, price in layers:
+        made.append((np.minimum(width, left), price))
+        left = left - made[-1][0]
+    return made

@@ -8,8 +8,10 @@ from pydantic import Field
 
 from divmf.data.interactions import Interactions
 from divmf.engine.arrays import Array
+from divmf.market.rules import Rules
 from divmf.ranking.lists import TopK
 from divmf.rerank.candidates import lists, log_softmax, lowest_of, popularity_of, unit_scores
+from divmf.rerank.capped import capped
 from divmf.rerank.settings import Order, Scale, reranker
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ def uimatch(
     scale: Scale = "auto",
     train: Interactions | None = None,
     lowest: Array | None = None,
+    rules: Rules | None = None,
     order: Order = "method",
 ) -> TopK:
     """Greedy matching under item capacities (Dong, Xie & Li, IEEE Access 2021, UImatch).
@@ -46,11 +49,13 @@ def uimatch(
     (`scale`, min–max alone), the power of popularity (`gamma`) and the multiple of the capacity (`c`), which makes the
     curve.
     Differs: no scores are known beyond a user's candidates. While users are left short, all capacities are doubled and
-    the matching goes on; how many slots were given over their capacity is logged.
+    the matching goes on; how many slots were given over their capacity is logged. With rules, capacities and filters
+    hold: doubling ends there.
     """
     from divmf.kernels.rerank_fill import give_in_order
 
-    capacity = capacities(candidates, k, c, gamma, train)
+    candidates, most, _ = capped(rules, candidates, k, "uimatch", train)
+    capacity = np.minimum(capacities(candidates, k, c, gamma, train), most)
     pairs = pairs_in_order(candidates, normalise, lowest_of(candidates, scale, lowest))
     columns = np.full((len(candidates), k), -1)
     size = np.zeros(len(candidates), dtype=np.int64)
@@ -58,8 +63,9 @@ def uimatch(
     give_in_order(pairs, candidates.items, left, columns, size)
     if over := int((wanted - size).sum()):
         log.info("uimatch: %s of %s slots are given over the items' capacity", f"{over:,}", f"{wanted.sum():,}")
-    while (size < wanted).any():
-        left, capacity = left + capacity, 2 * capacity
+    while (size < wanted).any() and (capacity < most).any():
+        more = np.minimum(capacity, most - capacity)
+        left, capacity = left + more, capacity + more
         give_in_order(pairs, candidates.items, left, columns, size)
     return lists(candidates, columns, order)
 

@@ -1,0 +1,44 @@
+"""The section of a page that shows what lists give to groups of items: sellers, categories."""
+
+from collections.abc import Mapping
+
+from divmf.engine.arrays import Array
+from divmf.ranking.groups import DEFINITIONS, GroupExposure, Groups
+from divmf.reports.section import Cell, Figure, Section, Table, Text, percent
+
+NAMED = 15  # starved groups named
+
+
+def groups_section(groups: Groups, counts: Mapping[str, Array], popularity: Array | None = None) -> Section:
+    """Who of the groups is shown, who is starved, and how even it is.
+
+    counts       for some lists, in how many of them each item stands; the first are those that the words are about
+    popularity   (n_items,): interactions, where they are known
+    """
+    from divmf.reports.charts import lorenz_chart  # altair, which takes a second to load
+
+    found = {name: GroupExposure(groups, held, popularity) for name, held in counts.items()}
+    (first, now), *_ = found.items()
+    measures = {name: exposure.measures for name, exposure in found.items()}
+    shown, n_groups = int((now.showings > 0).sum()), len(groups)
+    share = "interactions" if popularity is not None else "items"
+    prose: list[Text] = [
+        f"Of {n_groups:,} groups by {groups.column}, {first} gives a showing to {shown:,}. {len(now.starved):,} are"
+        f" starved: they have less than half of the slots that their share of the {share} would give them.",
+    ]
+    chart = lorenz_chart({name: exposure.showings for name, exposure in found.items()}, "groups")
+    rows: list[list[Cell]] = [
+        [label, *(numbers[name] if name != "starved" else int(numbers[name]) for numbers in measures.values()), words]
+        for name, (label, words) in DEFINITIONS.items()
+    ]
+    tables = [Table(["", *counts, "definition"], rows, left=(0, len(counts) + 1))]
+    if len(now.starved):
+        starved: list[list[Cell]] = [
+            [str(groups.names[of]), percent(now.merit[of], 2), *(percent(e.showings[of] / e.slots, 2)
+             for e in found.values())]
+            for of in now.starved[:NAMED]
+        ]  # fmt: skip
+        caption = f"Shares of the slots; the {len(starved)} starved groups that lack the most."
+        tables.append(Table([groups.column, f"by {share}", *counts], starved, caption))
+    figure = Figure(chart, f"Lorenz curves of the groups by {groups.column}: the dashed line shows all groups alike.")
+    return Section(f"Groups by {groups.column}", prose, charts=[figure], tables=tables)
