@@ -11,7 +11,8 @@ from divmf.market.bound import MANY
 from divmf.market.ruled import RuledMarket, Standing
 
 ALL, SOME = 300, 100  # so many users are mended together; of more, so many of those who can help
-SECONDS = 5.0  # for the solver, at the most
+NODES = 50  # of the solver's tree, at the most: the same lists on a busy machine and on an idle one
+SECONDS = 60.0  # a cap alone, for programmes that are hard before the tree begins
 EMPTY, LACKING = 1e6, 1e3  # what an empty slot and a missing showing cost, in spreads
 
 
@@ -96,7 +97,7 @@ def solved(ruled: RuledMarket, columns: Columns, kind: int, at: Standing, users:
     most = np.concatenate([np.ones(n_pairs), np.maximum(bound.low, 0), np.full(n_lists, k)])
     found = milp(
         cost, integrality=np.ones(size, dtype=np.int64), bounds=Bounds(0, most), constraints=constraints,
-        options={"time_limit": SECONDS, "mip_rel_gap": 1e-6},
+        options={"node_limit": NODES, "time_limit": SECONDS, "mip_rel_gap": 1e-6},
     )  # fmt: skip
     if found.x is None:
         return None

@@ -30,7 +30,7 @@ from divmf.market.bound import MANY, Bound
 from divmf.market.solve import SETTLED, Lists, Market
 
 HARD_SWEEPS = 3  # of those whose lists break a bound, at the most
-STIFF, LEAST_STIFF = 0.25, 1.0  # so much of its bound, and so many showings, outside of it are charged a spread
+STIFF, LEAST_STIFF = 0.5, 1.0  # so much of its bound, and so many showings, outside of it are charged a spread
 CLOSE = 0.03  # the fraction of bounds by which totals may miss them when soft turns end
 MOST_PRICE = 4.0  # spreads: of a showing, at the most, while bounds are soft
 BINDING = 1e6  # spreads: what a showing below a floor is worth where floors must hold
