@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import divmf
-from divmf.data.catalogs import holds, movielens_items, of_items
+from divmf.data.catalogs import holds, movielens_items, of_items, read_items
 from divmf.data.datasets import marketplace
 from divmf.data.filters import Filters
 from divmf.ranking.lists import TopK
@@ -168,3 +168,13 @@ def test_the_command_line_filters(divmf: Any, tmp_path: Path) -> None:
     assert result.code == 2
     assert "Opera" in result.err
     assert not (tmp_path / "no.parquet").exists()
+
+
+def test_true_and_false_in_a_csv_are_truth_values_and_ids_are_not(tmp_path: Path) -> None:
+    file = tmp_path / "items.csv"
+    file.write_text("item_id,sold_out,named\ntrue,True,true\nfalse,FALSE,maybe\nx,,true\n")
+    catalog = read_items(file)
+    assert catalog["item_id"].to_list() == ["true", "false", "x"]
+    assert catalog["sold_out"].to_list() == [True, False, None]
+    assert catalog["named"].to_list() == ["true", "maybe", "true"]
+    assert holds(catalog, "sold_out", "exclude").tolist() == [True, False, False]

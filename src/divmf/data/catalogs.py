@@ -16,7 +16,20 @@ def read_items(path: str | Path) -> pl.DataFrame:
     path = Path(path)
     if path.is_file() and path.suffix.lower() == ".dat":
         return movielens_items(path.read_bytes())
-    return read_table(path)
+    return with_truth_values(read_table(path))
+
+
+def with_truth_values(table: pl.DataFrame) -> pl.DataFrame:
+    """A table whose columns of nothing but true and false, however capitalized, are truth values: in CSV they are text.
+
+    Ids stay what they are.
+    """
+    ids = find_column(table, "item", required=False)
+    words = [name for name, kind in table.schema.items() if kind == pl.String and name != ids]
+    spelled = {name: table[name].str.to_lowercase() for name in words}
+    found = [name for name, values in spelled.items() if values.drop_nulls().is_in(["true", "false"]).all()]
+    found = [name for name in found if spelled[name].null_count() < len(table)]
+    return table.with_columns((spelled[name] == "true").alias(name) for name in found)
 
 
 def movielens_items(data: bytes) -> pl.DataFrame:
