@@ -21,7 +21,7 @@ from divmf.kernels.market import ONE, Columns, answer_part
 from divmf.market.columns import no_counts
 from divmf.market.solve import Market, Solution
 
-LOOKS = 12  # at all items, at the most
+LEAST, LOOKS = 5, 12  # looks at all items: at the least, for the discounts serve later lists as well; at the most
 TIGHT = 0.02  # a gap small enough
 PART_WAY = 0.8  # of the way to where demand meets what is offered: neighbours move too
 RADIUS, LEAST_RADIUS, LARGEST_RADIUS = 0.08, 0.01, 3.0  # how far around a discount demand is looked at; the first
@@ -49,13 +49,13 @@ def certify(market: Market, found: Solution) -> Certificate:
     discount = best = market.left_to_earn(rho, lists)
     unit = min(rho, market.spread) or 1.0  # of the radii
     radius, lowest, gap = np.full(len(discount), RADIUS * unit), np.inf, 0.0
-    for _ in range(LOOKS):
+    for look in range(1, LOOKS + 1):
         worth, counts = asked(market, found.columns, bit, rho, discount, radius)
         bound = total_of(worth, surplus(market, rho, discount))
         if bound < lowest:
             best, lowest = discount, bound
         gap = max(0.0, lowest - value) / gained if gained > 0 else 0.0
-        if gap <= TIGHT:
+        if gap <= TIGHT and look >= LEAST:
             break
         discount, radius = balanced(market, rho, discount, radius, counts, unit)
     return Certificate(best, gap)
