@@ -183,6 +183,14 @@ def test_rules_are_changed_in_all_workers_and_survive_a_start(run_folder: Path, 
         assert again.store.totals()["seller 'A'"][0] == before + 3
 
 
+def test_rules_may_name_what_another_worker_was_told_of_just_now(run_folder: Path, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/live.sqlite"
+    with Live(run_folder, store=store) as one, Live(run_folder, store=store) as two:
+        one.put_items([{"item": "i00001", "attributes": {"colour": "red"}}])
+        two.set_rules({"groups": {"colour": {"cap": {"red": 3}}}})
+        assert [row["name"] for row in two.rules()["totals"]] == ["'red'"]
+
+
 def test_a_worker_that_was_started_with_other_rules_answers_nothing_instead_of_breaking_them(
     run_folder: Path, catalog: Path, tmp_path: Path
 ) -> None:

@@ -220,6 +220,7 @@ class Shared:
     ) -> "Future[list[Outcome]]":
         """Keep other rules from now on, here and, once they are written, in all workers."""
         version = uuid4().hex
+        self.sync()  # rules may name what another worker was told of just now
         with self.reading:
             before = self.rules, self.version
             with self.lock:
