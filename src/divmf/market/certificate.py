@@ -22,7 +22,7 @@ from divmf.market.columns import no_counts
 from divmf.market.solve import Market, Solution
 
 LEAST, LOOKS = 5, 12  # looks at all items: at the least, for the discounts serve later lists as well; at the most
-TIGHT = 0.02  # a gap small enough
+TIGHT, STALLED = 0.02, 0.97  # a gap small enough, and one that hardly falls from one look to the next
 PART_WAY = 0.8  # of the way to where demand meets what is offered: neighbours move too
 RADIUS, LEAST_RADIUS, LARGEST_RADIUS = 0.08, 0.01, 3.0  # how far around a discount demand is looked at; the first
 ROOM, WIDER = 1.5, 2.0  # the next radius: in units of the way to the balance; where it lies beyond, of the last
@@ -54,8 +54,8 @@ def certify(market: Market, found: Solution) -> Certificate:
         bound = total_of(worth, surplus(market, rho, discount))
         if bound < lowest:
             best, lowest = discount, bound
-        gap = max(0.0, lowest - value) / gained if gained > 0 else 0.0
-        if gap <= TIGHT and look >= LEAST:
+        before, gap = gap, max(0.0, lowest - value) / gained if gained > 0 else 0.0
+        if look >= LEAST and (gap <= TIGHT or gap > STALLED * before):
             break
         discount, radius = balanced(market, rho, discount, radius, counts, unit)
     return Certificate(best, gap)
