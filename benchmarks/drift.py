@@ -90,7 +90,7 @@ def played(run: Path, part: int, parts: int, new: bool, ways: tuple[str, ...]) -
     from divmf.serve.hindsight import hindsight
     from divmf.train.runs import Run
 
-    pages, told, test = [], [], Run.open(run).split.test
+    pages, told, test = [], [], Run.open(run).read_split().test
     rows = np.array_split(np.argsort(test.times, kind="stable"), parts)[part]
     size = min(LOG, len(rows))
     users = test.users[rows[((np.arange(size) + 0.3) * len(rows) / size).astype(int)]].tolist()
