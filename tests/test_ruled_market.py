@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given, reject, settings
+from hypothesis import assume, example, given, reject, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
@@ -180,6 +180,8 @@ def random_rules(rng: np.random.Generator, n_users: int, n_items: int, k: int) -
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 3))
+@example(seed=126, k=2)  # a slot that turns leave empty
+@example(seed=1144, k=3)  # a filter, and floors of all slots
 def test_every_rule_that_can_hold_holds_and_the_certificate_is_right(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(6, 7)) + 2 * rng.normal(size=7)

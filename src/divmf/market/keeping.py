@@ -141,10 +141,12 @@ def keep(ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standi
         far = DECIDES * ruled.scale
         discount = ruled.item_discount(rho, at.lists) + far * most - 10 * far * full
         found = ruled.market.finder.find(discount, at.lists.items)
-        if found is columns:
+        if found is columns:  # there are no others
             mend(ruled, columns, kind, at)
             break
         columns = joined(columns, found)
+    else:
+        mend(ruled, columns, kind, at)
     ruled.polish(columns, kind, rho, at, LAST_SWEEPS)
     return columns
 
