@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from served import Service, free_port
 
-from divmf.serve.engine import Asked, Engine, Options
+from divmf.serve.engine import Engine, Options, Query
 from divmf.serve.hindsight import hindsight
 from divmf.serve.replay import play, requests_of
 
@@ -80,12 +80,12 @@ def test_hindsight_bounds_what_pages_are_worth(run_folder: Path) -> None:
         engine = Engine(run_folder, Options(horizon=60))
         pages, tastes, out = np.full((60, 5), -1, dtype=np.int32), [], []
         for number, user in enumerate(requests):
-            asked = Asked(5, user, discount=discount)
-            page, taste = engine.answer(asked)
+            query = Query(5, user, discount=discount)
+            page, taste = engine.answer(query)
             engine.count(page, taste)
             pages[number, : len(page.items)] = page.items
             tastes.append(taste)
-            out.append(engine.left_out(asked))
+            out.append(engine.left_out(query))
         ways.append(pages)
     ledger, none = hindsight(engine.people, tastes, out, ways, engine.ledger.terms)
     assert ledger.best == none.best >= ledger.live

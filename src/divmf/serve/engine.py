@@ -26,7 +26,7 @@ BLEND = 0.5  # how much of a newer run's discounts is taken over at once
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """One request, as numbers.
 
     person    who is known of: a user's number, or −1
@@ -138,25 +138,25 @@ class Engine:
         found, _ = split_discount(self.run, point, self.config)
         return np.append(found, np.full(len(self.items) - self.n_trained, np.median(found)))
 
-    def taste(self, asked: Asked) -> Taste:
+    def taste(self, query: Query) -> Taste:
         """Whose scores a request is answered by."""
         people = self.people
-        if not len(asked.history):
-            return people.nobody if asked.person < 0 else people.known_user(asked.person)
-        if asked.person < 0:
-            return people.with_history(asked.history)
-        return people.with_history(np.union1d(people.met_by(asked.person), asked.history))
+        if not len(query.history):
+            return people.nobody if query.person < 0 else people.known_user(query.person)
+        if query.person < 0:
+            return people.with_history(query.history)
+        return people.with_history(np.union1d(people.met_by(query.person), query.history))
 
-    def left_out(self, asked: Asked) -> Array:
+    def left_out(self, query: Query) -> Array:
         """What must not be in the list: what was met, what is excluded, what is full; each once."""
-        met = self.people.met_by(asked.person) if asked.person >= 0 else asked.history[:0]
-        ruled = [] if self.totals is None else [self.totals.out(self.totals.room(), asked.person)]
-        return np.unique(np.concatenate([met, asked.history, asked.out, self.ledger.full, *ruled]))
+        met = self.people.met_by(query.person) if query.person >= 0 else query.history[:0]
+        ruled = [] if self.totals is None else [self.totals.out(self.totals.room(), query.person)]
+        return np.unique(np.concatenate([met, query.history, query.out, self.ledger.full, *ruled]))
 
-    def answer(self, asked: Asked) -> tuple[Page, Taste]:
+    def answer(self, query: Query) -> tuple[Page, Taste]:
         """The best list of a request; nothing is counted."""
-        taste, share = self.taste(asked), 1.0 - asked.accuracy
-        ledger, given, totals = self.ledger, asked.discount, self.totals
+        taste, share = self.taste(query), 1.0 - query.accuracy
+        ledger, given, totals = self.ledger, query.discount, self.totals
         own = ledger.discount if given is None else given
         discount = (share * (own if totals is None else own + totals.discounts())).astype(np.float32)
 
@@ -165,8 +165,8 @@ class Engine:
             return np.asarray(share * (own if totals is None else own + totals.discounts(items)))
 
         page = best_response(
-            self.people.scores(taste), taste.weight, self.left_out(asked), discount, settled, asked.k,
-            ledger.exposures(asked.k), None if totals is None else totals.within(totals.room(), asked.k),
+            self.people.scores(taste), taste.weight, self.left_out(query), discount, settled, query.k,
+            ledger.exposures(query.k), None if totals is None else totals.within(totals.room(), query.k),
         )  # fmt: skip
         return page, taste
 
@@ -216,19 +216,19 @@ class Engine:
             return np.zeros(len(numbers))
         recent = self.recent if len(self.recent) >= SAMPLE else [*self.recent, *self._yesterday()]
         bars = np.array([bar for _, bar in recent])
-        asked = bars[:, None] - self.people.values([taste for taste, _ in recent], numbers)
-        asked.sort(axis=0)
+        least = bars[:, None] - self.people.values([taste for taste, _ in recent], numbers)
+        least.sort(axis=0)
         found = np.empty(len(numbers))
-        for place, item in enumerate(numbers):
+        for column, item in enumerate(numbers):
             low, high = 0.0, self.ledger.highest(int(item))
             for _ in range(50):
                 middle = (low + high) / 2
-                taken = np.searchsorted(asked[:, place], middle) / len(bars)
+                taken = np.searchsorted(least[:, column], middle) / len(bars)
                 if taken < shown_at(middle, self.ledger.levels[item], self.ledger.pace) / self.ledger.pace.horizon:
                     low = middle
                 else:
                     high = middle
-            found[place] = high
+            found[column] = high
         return found
 
     def _yesterday(self) -> list[tuple[Taste, float]]:
@@ -237,7 +237,7 @@ class Engine:
         users = np.linspace(0, len(self.users) - 1, count).astype(np.int64)
         found = []
         for user in users:
-            page, taste = self.answer(Asked(self.config.k, int(user)))
+            page, taste = self.answer(Query(self.config.k, int(user)))
             found.append((taste, page.bar))
         return found
 

@@ -144,11 +144,11 @@ def add_people(app: FastAPI, live: Live) -> None:
 
         The page counts as shown, and is kept, when this answers; with `dry_run` it does not.
         """
-        asked, basis = live.asked(body.user, body.history, body.k, body.exclude, body.where, body.accuracy)
-        if len(asked.history):
-            await run_in_threadpool(live.engine.taste, asked)  # to fold somebody in takes a while
+        query, basis = live.query(body.user, body.history, body.k, body.exclude, body.where, body.accuracy)
+        if len(query.history):
+            await run_in_threadpool(live.engine.taste, query)  # to fold somebody in takes a while
         person = None if body.user is None else str(body.user)
-        return page_of(await live.arecommend(asked, basis, person, body.dry_run))
+        return page_of(await live.arecommend(query, basis, person, body.dry_run))
 
     @app.post("/shown", tags=["recommend"], responses=responses(409))
     async def shown(body: ShownBody) -> Counted:
@@ -173,7 +173,7 @@ def add_people(app: FastAPI, live: Live) -> None:
         """The log of events, for the next training; `after`: the number of the last one that is known."""
         rows = live.store.events(after, limit)
         return [
-            {"number": number, "user_id": row.person, "item_id": row.item, "kind": row.kind, "timestamp": row.at}
+            {"number": number, "user_id": row.person, "item_id": row.item, "kind": row.kind, "timestamp": row.timestamp}
             for number, row in rows
         ]
 

@@ -26,7 +26,7 @@ import polars as pl
 
 from divmf.engine.arrays import Array
 from divmf.market.rules import Rules
-from divmf.serve.engine import Asked, Engine, Options
+from divmf.serve.engine import Engine, Options, Query
 from divmf.serve.pages import Attempt, Full, Line, Recommendation
 from divmf.serve.report import exposure_of, item_of
 from divmf.serve.ruling import tables_of, told_of
@@ -103,10 +103,10 @@ class Live:
         exclude   items that must not be in the list; where: attributes that items must have
         accuracy  how little this page may give up: 0, discounts count in full; 1, they do not count
         """
-        asked, basis = self.asked(user, history, k, exclude, where, accuracy)
+        query, basis = self.query(user, history, k, exclude, where, accuracy)
         person = None if user is None else str(user)
         for _ in range(TRIES):
-            made = self.attempt(asked, person, dry_run)
+            made = self.attempt(query, person, dry_run)
             if made.done is None:
                 return self.told(made, basis)
             outcome = self._result(made)
@@ -116,10 +116,10 @@ class Live:
                 self.follow_rules()
         raise Full(TOO_MANY)
 
-    async def arecommend(self, asked: Asked, basis: str, person: str | None, dry_run: bool) -> Recommendation:
+    async def arecommend(self, query: Query, basis: str, person: str | None, dry_run: bool) -> Recommendation:
         """As `recommend`, for an event loop: it waits for the store without holding up others."""
         for _ in range(TRIES):
-            made = self.attempt(asked, person, dry_run)
+            made = self.attempt(query, person, dry_run)
             if made.done is None:
                 return self.told(made, basis)
             try:
@@ -140,11 +140,11 @@ class Live:
         if self.shared.version == before and self.shared.foreign:
             raise StoreDown("another worker was started with other rules; start this one with the same --rules")
 
-    def asked(
+    def query(
         self, user: int | str | None = None, history: Sequence[int | str] = (), k: int | None = None,
         exclude: Sequence[int | str] = (), where: Mapping[str, str | Sequence[str]] | None = None,
         accuracy: float = 0.0,
-    ) -> tuple[Asked, str]:  # fmt: skip
+    ) -> tuple[Query, str]:  # fmt: skip
         """A request as numbers, and what it rests on; refuses what cannot be."""
         with self.lock:
             engine = self.engine
@@ -169,17 +169,17 @@ class Live:
                 out.append(engine.catalog.left_out(wanted))
             history_numbers = np.unique(np.array(met, dtype=np.int64))
             basis = "history" if len(met) else "user" if person >= 0 else "nothing"
-            return Asked(k, person, history_numbers, np.concatenate(out), accuracy), basis
+            return Query(k, person, history_numbers, np.concatenate(out), accuracy), basis
 
     def known_items(self, ids: Iterable[int | str], what: str) -> list[int]:
         """The numbers of items; ids that there are not are passed over: catalogs and histories are never in step."""
         found = (self.engine.items.number(each, what) for each in ids)
         return [number for number in found if number is not None]
 
-    def attempt(self, asked: Asked, person: str | None, dry_run: bool) -> Attempt:
+    def attempt(self, query: Query, person: str | None, dry_run: bool) -> Attempt:
         """The best page now; unless it is a dry run, counted, and on its way to the store."""
         with self.lock:
-            page, taste = self.engine.answer(asked)
+            page, taste = self.engine.answer(query)
             if dry_run or not len(page.items):
                 return Attempt(page, taste, None, None)
             self.engine.count(page, taste)

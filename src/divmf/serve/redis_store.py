@@ -146,14 +146,14 @@ class RedisStore:
 
     def _add(self, batch: Any, entry: Entry) -> None:
         if isinstance(entry, Showing):
-            row = json.dumps([entry.items, entry.person, entry.at, entry.worker, entry.request])
+            row = json.dumps([entry.items, entry.person, entry.timestamp, entry.worker, entry.request])
             named = f"request:{entry.request}"
             keys = [self._key(name) for name in ("shown", "capacity", "showings", named, "limits", "totals")]
             values = [json.dumps(entry.items), entry.request or "", row, REMEMBERED, entry.rules,
                       json.dumps(entry.totals)]  # fmt: skip
             self._scripts["show"](keys, values, client=batch)
         elif isinstance(entry, Event):
-            row = json.dumps([entry.person, entry.item, entry.kind, entry.at, entry.worker])
+            row = json.dumps([entry.person, entry.item, entry.kind, entry.timestamp, entry.worker])
             self._scripts["meet"]([self._key("events")], [row], client=batch)
         elif isinstance(entry, Document):
             capacity = "" if entry.capacity is None else str(entry.capacity)

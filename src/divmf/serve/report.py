@@ -27,7 +27,7 @@ def lorenz_of(counts: Array) -> list[float]:
     """The share of all showings that the least shown fraction of the items has, at 0, 1, …, 100%."""
     total = counts.sum()
     if not total:
-        return [place / (DOTS - 1) for place in range(DOTS)]
+        return [dot / (DOTS - 1) for dot in range(DOTS)]
     below = np.concatenate([[0.0], np.cumsum(np.sort(counts)) / total])
     places = np.linspace(0, len(counts), DOTS)
     return [round(float(value), 5) for value in np.interp(places, np.arange(len(below)), below)]
@@ -96,7 +96,7 @@ def item_of(engine: Engine, number: int, latest: Iterable[Showing]) -> dict[str,
         "discount": discount,
         "most": ledger.highest(number),
         "capacity": int(ledger.capacity[number]) if limited else None,
-        "shown_to": [{"at": row.at, "user": row.person, "slot": row.items.index(text) + 1} for row in shown_to],
+        "shown_to": [{"at": row.timestamp, "user": row.person, "slot": row.items.index(text) + 1} for row in shown_to],
         "advice": advice(
             discount, level, int(counts[number]), limited and ledger.shown[number] >= ledger.capacity[number]
         ),

@@ -168,7 +168,7 @@ class SqlStore:
         if isinstance(entry, Showing):
             return self._show(database, entry)
         if isinstance(entry, Event):
-            values: tuple[Any, ...] = (entry.at, entry.worker, entry.person, entry.item, entry.kind)
+            values: tuple[Any, ...] = (entry.timestamp, entry.worker, entry.person, entry.item, entry.kind)
             return Outcome(self._run(database, MEET, values).fetchone()[0])
         if isinstance(entry, Document):
             if entry.capacity is not None:
@@ -198,8 +198,8 @@ class SqlStore:
     def _show(self, database: Any, showing: Showing) -> Outcome:
         """One row and the counts of its items; nothing at all if one of them is full."""
         if showing.request is not None:
-            asked = self._run(database, "SELECT seq FROM divmf_showings WHERE request = ?", (showing.request,))
-            if (found := asked.fetchone()) is not None:
+            cursor = self._run(database, "SELECT seq FROM divmf_showings WHERE request = ?", (showing.request,))
+            if (found := cursor.fetchone()) is not None:
                 return Outcome(found[0], repeated=True)
         version = self._run(database, RULED).fetchone()
         if version is not None and version[0] != showing.rules:
@@ -219,7 +219,7 @@ class SqlStore:
             database.execute("ROLLBACK TO one")
             full = self._run(database, FULL, (items,)).fetchall()
             return Outcome(full=tuple(row[0] for row in full))
-        values = (showing.at, showing.worker, showing.person, showing.request, items)
+        values = (showing.timestamp, showing.worker, showing.person, showing.request, items)
         number = self._run(database, SHOW, values).fetchone()[0]
         database.execute("RELEASE one")
         return Outcome(number)

@@ -20,7 +20,7 @@ class Showing:
 
     items: tuple[str, ...]
     person: str | None
-    at: float
+    timestamp: float
     worker: str
     request: str | None = None
     rules: str = ""
@@ -34,7 +34,7 @@ class Event:
     person: str
     item: str
     kind: str
-    at: float
+    timestamp: float
     worker: str
 
 

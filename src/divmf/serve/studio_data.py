@@ -7,7 +7,7 @@ import numpy as np
 
 from divmf.engine.arrays import Array
 from divmf.ranking.curve import Point
-from divmf.serve.engine import Asked
+from divmf.serve.engine import Query
 from divmf.serve.live import Live
 
 SHOWN = ("ndcg", "coverage", "gini", "entropy")
@@ -68,9 +68,9 @@ def preview_of(
         discount = engine.discount_of(engine.point_at(epoch))
         made = []
         for user, history in people:
-            asked, _ = live.asked(user, history, k)
-            own = set(answered(live, asked, np.zeros(len(engine.items)))[0].tolist())
-            items, discounts = answered(live, asked, discount)
+            query, _ = live.query(user, history, k)
+            own = set(answered(live, query, np.zeros(len(engine.items)))[0].tolist())
+            items, discounts = answered(live, query, discount)
             made.append([
                 named(live, item) | {"discount": gain, "new": item not in own}
                 for item, gain in zip(items.tolist(), discounts.tolist(), strict=True)
@@ -78,9 +78,9 @@ def preview_of(
         return made
 
 
-def answered(live: Live, asked: Asked, discount: Array) -> tuple[Array, Array]:
+def answered(live: Live, query: Query, discount: Array) -> tuple[Array, Array]:
     """The items of a list at given discounts, and those."""
-    page, _ = live.engine.answer(Asked(asked.k, asked.person, asked.history, asked.out, 0.0, discount))
+    page, _ = live.engine.answer(Query(query.k, query.person, query.history, query.out, 0.0, discount))
     return page.items, page.discounts
 
 
@@ -92,5 +92,5 @@ def latest_of(live: Live, limit: int) -> list[dict[str, Any]]:
         for row in rows:
             numbers = [live.engine.items.of_text(text) for text in row.items]
             items = [named(live, number) for number in numbers if number is not None]
-            told.append({"at": row.at, "user": row.person, "items": items})
+            told.append({"at": row.timestamp, "user": row.person, "items": items})
         return told

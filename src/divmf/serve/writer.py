@@ -71,10 +71,10 @@ class Writer:
             for _, done in batch:
                 done.set_exception(failure)
             return
-        at = 0
+        first = 0
         for entries, done in batch:
-            done.set_result(outcomes[at : at + len(entries)])
-            at += len(entries)
+            done.set_result(outcomes[first : first + len(entries)])
+            first += len(entries)
 
     def close(self) -> None:
         """Write what waits, then end."""
