@@ -16,7 +16,7 @@ from divmf.models.config import TrainConfig
 from divmf.models.diversity import Lengths, diversity_gradient
 from divmf.models.epochs import epoch_rng, joint_epoch, optimisers_of
 from divmf.models.mf import MF
-from divmf.models.sampling import slabs, submatrices
+from divmf.models.sampling import sample_chunks, submatrices
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import measure
 from divmf.ranking.retrieval import recommend
@@ -141,7 +141,7 @@ def test_a_joint_step_is_one_of_adam_on_the_sum_of_both_losses(accuracy: Any, ro
     rng, each = epoch_rng(0, "diversity", 1), 2 if accuracy == "mse" else 1
     n_steps = 1 if rows is None else 3 * 3
     blocks = submatrices(train.n_users, train.n_items, rows, columns, rng)
-    samples = (batch for slab in slabs(train, 1, 2, rng, each, n_steps) for batch in slab.batches())
+    samples = (batch for chunk in sample_chunks(train, 1, 2, rng, each, n_steps) for batch in chunk.batches())
     total, n_samples = 0.0, 0
     for (block, items), (users, met, unmet) in zip(blocks, samples, strict=True):
         rng.integers(0, 2**63)  # the key of a draw that `top` does not make

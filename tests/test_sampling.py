@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from divmf.data.interactions import Interactions
 from divmf.engine.threads import RowRange
 from divmf.kernels.shuffle import shuffled
-from divmf.models.sampling import own_in_shuffle, slabs, submatrices
+from divmf.models.sampling import own_in_shuffle, sample_chunks, submatrices
 
 
 def some_data(n_users: int = 30, n_items: int = 20, seed: int = 0) -> Interactions:
@@ -26,7 +26,7 @@ def test_an_epoch_visits_every_pair_as_often_as_it_has_negatives_with_items_the_
     data, each = some_data(), negatives if together else 1
     met = data.matrix.toarray() > 0
     seen = []
-    for users, items, unmet, bounds in slabs(data, size, negatives, np.random.default_rng(seed), each):
+    for users, items, unmet, bounds in sample_chunks(data, size, negatives, np.random.default_rng(seed), each):
         assert (np.diff(bounds)[:-1] == size).all()
         assert unmet.shape == (len(users), each)
         assert not met[users[:, None], unmet].any()
@@ -38,7 +38,7 @@ def test_an_epoch_visits_every_pair_as_often_as_it_has_negatives_with_items_the_
 def triples_of(data: Interactions, size: int, each: int) -> list[tuple[int, int, int]]:
     """All samples of an epoch, in its order."""
     found = []
-    for users, items, unmet, _ in slabs(data, size, 3, np.random.default_rng(5), each):
+    for users, items, unmet, _ in sample_chunks(data, size, 3, np.random.default_rng(5), each):
         for column in range(each):
             found += list(zip(users.tolist(), items.tolist(), unmet[:, column].tolist(), strict=True))
     return found
@@ -59,8 +59,8 @@ def test_triples_of_a_pair_fall_into_batches_of_their_own() -> None:
     def kept_together(each: int) -> float:
         batch_of: dict[tuple[int, int], set[int]] = {}
         number = 0
-        for slab in slabs(data, 24 // each, 3, np.random.default_rng(1), each):
-            for users, items, _ in slab.batches():
+        for chunk in sample_chunks(data, 24 // each, 3, np.random.default_rng(1), each):
+            for users, items, _ in chunk.batches():
                 for pair in zip(users.tolist(), items.tolist(), strict=True):
                     batch_of.setdefault(pair, set()).add(number)
                 number += 1
@@ -111,7 +111,10 @@ def test_negatives_are_uniform_over_the_items_not_met() -> None:
     # one user met items 0–9 of 20; 20,000 draws over the other 10: 2,000 each, standard deviation 42
     pairs = [(0, i) for i in range(10)] + [(1, i) for i in range(20)]
     data = Interactions.from_frame(pl.DataFrame(pairs, schema=["user_id", "item_id"], orient="row"))
-    drawn = [negatives[users == 0] for users, _, negatives, _ in slabs(data, 100, 2000, np.random.default_rng(0), 2000)]
+    drawn = [
+        negatives[users == 0]
+        for users, _, negatives, _ in sample_chunks(data, 100, 2000, np.random.default_rng(0), 2000)
+    ]
     counts = np.bincount(np.concatenate(drawn).ravel(), minlength=20)
     assert counts[:10].sum() == 0
     assert (np.abs(counts[10:] - 2000) < 5 * 42).all()
@@ -120,7 +123,7 @@ def test_negatives_are_uniform_over_the_items_not_met() -> None:
 def test_a_user_who_met_everything_gets_the_item_itself_as_its_negative() -> None:
     # so that the BPR gradient of the pair is zero, and nothing waits for a negative that does not exist
     data = Interactions.from_frame(pl.DataFrame({"user_id": [0, 0, 1], "item_id": [0, 1, 0]}))
-    for users, items, negatives, _ in slabs(data, 10, 4, np.random.default_rng(0), 4):
+    for users, items, negatives, _ in sample_chunks(data, 10, 4, np.random.default_rng(0), 4):
         assert (negatives[users == 0] == items[users == 0][:, None]).all()
 
 

@@ -12,12 +12,12 @@ from scipy.special import expit, log_expit
 from torch.testing import assert_close
 
 from divmf.data.interactions import Interactions
-from divmf.kernels.pair_rows import fading, settle
+from divmf.kernels.pair_rows import catch_up, lazy_decay
 from divmf.kernels.pairs import HELD, _bpr_slopes
 from divmf.models.config import TrainConfig
 from divmf.models.epochs import accuracy_epoch, epoch_rng, optimisers_of
 from divmf.models.mf import MF
-from divmf.models.sampling import slabs
+from divmf.models.sampling import sample_chunks
 from divmf.models.steps import batch_loss, by_autograd, on_all_rows, on_touched_rows, steps_for
 from divmf.train.moments import optimiser_tensors, restore_optimiser
 
@@ -106,7 +106,7 @@ def test_l2_is_for_rows_in_the_batch_alone(adam: Any) -> None:
     ids = [pl.Series(range(n)) for n in (2, 9)]
     data = Interactions(np.array([0, 0, 1]), np.array([0, 1, 2]), None, *ids)
     config = TrainConfig(model="bpr", negatives=1, batch=100, l2=0.5, adam=adam)
-    ((_, met, unmet, _),) = slabs(data, 100, 1, np.random.default_rng(0))
+    ((_, met, unmet, _),) = sample_chunks(data, 100, 1, np.random.default_rng(0))
     touched = {*met.tolist(), *unmet.ravel().tolist()}
     model = some_model(data)
     before = model.items.detach().clone()
@@ -131,20 +131,20 @@ def test_a_row_left_alone_is_where_torchs_adam_would_have_it(before: int, gap: i
     for _ in range(gap):
         table.grad = torch.zeros_like(table)
         optimiser.step()
-    never, left = np.zeros((3, 2), dtype=np.int32), fading(before + 1, gap, np.dtype(np.float64))
+    never, lazy = np.zeros((3, 2), dtype=np.int32), lazy_decay(before + 1, gap, np.dtype(np.float64))
     values = np.empty((3, 4))
-    settle(values, rows, never, gap, 0.01, left, 0, 3)
-    settled = values, rows[:, 1], rows[:, 2]
-    for found, expected in zip(settled, (table.detach(), state["exp_avg"], state["exp_avg_sq"]), strict=True):
+    catch_up(values, rows, never, gap, 0.01, lazy, 0, 3)
+    caught_up = values, rows[:, 1], rows[:, 2]
+    for found, expected in zip(caught_up, (table.detach(), state["exp_avg"], state["exp_avg_sq"]), strict=True):
         assert_close(torch.from_numpy(found), expected, rtol=1e-6, atol=1e-8)
 
 
-def test_an_epoch_cut_into_other_slabs_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_cut_into_other_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     data = some_data(60, 50, share=0.2)
     config = TrainConfig(model="bpr", negatives=2, batch=16, adam="rows")
     whole, cut = some_model(data), some_model(data)
-    for model, slab in ((whole, 1 << 14), (cut, 24)):
-        monkeypatch.setattr("divmf.models.sampling.SLAB", slab)
+    for model, chunk in ((whole, 1 << 14), (cut, 24)):
+        monkeypatch.setattr("divmf.models.sampling.CHUNK", chunk)
         accuracy_epoch(model, data, config, optimisers_of(model, config)["accuracy"], epoch_rng(0, "accuracy", 1))
     assert torch.equal(whole.users, cut.users)
     assert torch.equal(whole.items, cut.items)
@@ -173,8 +173,8 @@ def test_the_loss_of_many_pairs_is_their_sum_however_far_apart_the_scores(shuffl
             model.users.mul_(scale)
             model.bias.mul_(scale)
         config = TrainConfig(model="bpr", negatives=3, batch=1 << 20, l2=0.0, adam="dense", shuffle=shuffle)
-        (slab,) = slabs(data, 1 << 20, 3, np.random.default_rng(1), each)
-        users, met, unmet = (torch.from_numpy(part) for part in slab[:3])
+        (chunk,) = sample_chunks(data, 1 << 20, 3, np.random.default_rng(1), each)
+        users, met, unmet = (torch.from_numpy(part) for part in chunk[:3])
         expected = float(batch_loss(model, config, users, torch.cat([met[:, None], unmet], dim=1)).detach())
         optimiser = optimisers_of(model, config)["accuracy"]
         assert on_all_rows(model, data, config, optimiser, np.random.default_rng(1)) == pytest.approx(

@@ -24,10 +24,10 @@ NEGLIGIBLE = 1e-30  # a mean that has fallen so far is zero; smaller numbers are
 
 Rows = Array  # values, mean and square of the gradient, side by side: (n, 3, dim)
 Seen = tuple[Array, Array]  # (n, 2): step of a row's last update, its position in that batch
-Fading = tuple[Array, Array, Array, Array, Array]  # T(s) and ε of every step s; β₁ⁿ, β₂ⁿ, ρⁿ of every gap n
+LazyDecay = tuple[Array, Array, Array, Array, Array]  # T(s) and ε of every step s; β₁ⁿ, β₂ⁿ, ρⁿ of every gap n
 
 
-def fading(done: int, n_steps: int, dtype: Any) -> Fading:
+def lazy_decay(done: int, n_steps: int, dtype: Any) -> LazyDecay:
     """What is left of the way to go, of a mean and of a square, for the steps done + 1 … done + n_steps."""
     step = done + np.arange(1, n_steps + 502, dtype=np.float64)  # ρ to the power 500 is nothing
     correction = np.sqrt(1 - BETA_2**step) / (1 - BETA_1**step)
@@ -56,9 +56,9 @@ def _number(ids: Array, seen: Array, step: int, touched: Array, gaps: Array, cou
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
-def _fetch(rows: Rows, touched: Array, gaps: Array, step: int, rate: float, fading: Fading, now: Array) -> None:
+def _fetch(rows: Rows, touched: Array, gaps: Array, step: int, rate: float, lazy: LazyDecay, now: Array) -> None:
     """now = the values of the rows touched at the end of a step; they were last updated `gaps` steps before."""
-    tail, epsilons, _, _, ratio = fading
+    tail, epsilons, _, _, ratio = lazy
     for position in range(len(touched)):
         if position + AHEAD < len(touched):
             prefetch(rows, touched[position + AHEAD])
@@ -76,17 +76,17 @@ def _fetch(rows: Rows, touched: Array, gaps: Array, step: int, rate: float, fadi
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def _step(
     rows: Rows, touched: Array, gaps: Array, now: Array, gradient: Array, step: int, rate: float, l2: float,
-    fading: Fading,
+    lazy: LazyDecay,
 ) -> None:  # fmt: skip
     """A step of Adam, the step-th of all, on the rows touched, from `now` on; the gradient is left at zero."""
-    _, _, fallen, fallen_square, _ = fading
+    _, _, mean_decay, square_decay, _ = lazy
     number = rows.dtype.type
     scale, correction = number(rate / (1 - BETA_1**step)), number(1 / np.sqrt(1 - BETA_2**step))
     new, new_square, epsilon, decay = number(1 - BETA_1), number(1 - BETA_2), number(EPSILON), number(l2)
     for position in range(len(touched)):
         if position + AHEAD < len(touched):
             prefetch(rows, touched[position + AHEAD])
-        row, left, left_square = touched[position], fallen[gaps[position] + 1], fallen_square[gaps[position] + 1]
+        row, left, left_square = touched[position], mean_decay[gaps[position] + 1], square_decay[gaps[position] + 1]
         for d in range(rows.shape[2]):
             slope = gradient[position, d] + decay * now[position, d]
             gradient[position, d] = 0
@@ -117,7 +117,7 @@ def room_for(most: int, like: Array) -> Touched:
 
 @njit(cache=True, nogil=True)
 def batch_gradients(
-    is_bpr: bool, users: Rows, items: Rows, bias: Array, seen: Seen, fading: Fading, step: int, rate: float,
+    is_bpr: bool, users: Rows, items: Rows, bias: Array, seen: Seen, lazy: LazyDecay, step: int, rate: float,
     some_users: Touched, some_items: Touched, elsewhere: Array, user_of: Array, met: Array, unmet: Array,
 ) -> tuple[float, int, int]:  # fmt: skip
     """The loss of a batch, and how many users and items it touches; `some_users` and `some_items` then hold them.
@@ -126,34 +126,34 @@ def batch_gradients(
     elsewhere   items that the batch touches in any process, in the same order for all of them; none for one process
     """
     size = len(met)
-    user_place, met_place, unmet_place = (
+    user_position, met_position, unmet_position = (
         np.empty(size, np.int64),
         np.empty(size, np.int64),
         np.empty(unmet.shape, np.int64),
     )
-    n_users = _number(user_of, seen[0], step, some_users.rows, some_users.gaps, 0, user_place)
+    n_users = _number(user_of, seen[0], step, some_users.rows, some_users.gaps, 0, user_position)
     n_items = _number(elsewhere, seen[1], step, some_items.rows, some_items.gaps, 0, np.empty(len(elsewhere), np.int64))
-    n_items = _number(met, seen[1], step, some_items.rows, some_items.gaps, n_items, met_place)
-    n_items = _number(unmet.ravel(), seen[1], step, some_items.rows, some_items.gaps, n_items, unmet_place.ravel())
+    n_items = _number(met, seen[1], step, some_items.rows, some_items.gaps, n_items, met_position)
+    n_items = _number(unmet.ravel(), seen[1], step, some_items.rows, some_items.gaps, n_items, unmet_position.ravel())
     which_items = some_items.rows[:n_items]
-    _fetch(users, some_users.rows[:n_users], some_users.gaps, step - 1, rate, fading, some_users.now)
-    _fetch(items, which_items, some_items.gaps, step - 1, rate, fading, some_items.now)
+    _fetch(users, some_users.rows[:n_users], some_users.gaps, step - 1, rate, lazy, some_users.now)
+    _fetch(items, which_items, some_items.gaps, step - 1, rate, lazy, some_items.now)
     loss = add_gradients(
         is_bpr, some_users.now, some_items.now, bias[which_items], (some_users.gradient, some_items.gradient),
-        user_place, met_place, unmet_place,
+        user_position, met_position, unmet_position,
     )  # fmt: skip
     return loss, n_users, n_items
 
 
 @njit(cache=True, nogil=True)
-def step_rows(rows: Rows, touched: Touched, count: int, step: int, rate: float, l2: float, fading: Fading) -> None:
+def step_rows(rows: Rows, touched: Touched, count: int, step: int, rate: float, l2: float, lazy: LazyDecay) -> None:
     """A step of Adam, the step-th of all, on the first `count` rows touched."""
-    _step(rows, touched.rows[:count], touched.gaps, touched.now, touched.gradient, step, rate, l2, fading)
+    _step(rows, touched.rows[:count], touched.gaps, touched.now, touched.gradient, step, rate, l2, lazy)
 
 
 @njit(cache=True, nogil=True)
 def train_rows(
-    is_bpr: bool, users: Rows, items: Rows, bias: Array, seen: Seen, fading: Fading, done: int, step: int,
+    is_bpr: bool, users: Rows, items: Rows, bias: Array, seen: Seen, lazy: LazyDecay, done: int, step: int,
     rate: float, l2: float, some_users: Touched, some_items: Touched, user_of: Array, met: Array, unmet: Array,
     bounds: Array,
 ) -> float:  # fmt: skip
@@ -167,25 +167,25 @@ def train_rows(
         pairs = slice(bounds[batch], bounds[batch + 1])
         step += 1
         loss, n_users, n_items = batch_gradients(
-            is_bpr, users, items, bias, seen, fading, step, rate, some_users, some_items, nothing,
+            is_bpr, users, items, bias, seen, lazy, step, rate, some_users, some_items, nothing,
             user_of[pairs], met[pairs], unmet[pairs],
         )  # fmt: skip
         total += loss
-        step_rows(users, some_users, n_users, done + step, rate, l2, fading)
-        step_rows(items, some_items, n_items, done + step, rate, l2, fading)
+        step_rows(users, some_users, n_users, done + step, rate, l2, lazy)
+        step_rows(items, some_items, n_items, done + step, rate, l2, lazy)
     return total
 
 
 @njit(cache=True, nogil=True)
-def settle(
-    values: Array, rows: Rows, seen: Array, step: int, rate: float, fading: Fading, first: int, last: int
+def catch_up(
+    values: Array, rows: Rows, seen: Array, step: int, rate: float, lazy: LazyDecay, first: int, last: int
 ) -> None:
     """values, and the moments in rows = those of first … last − 1 at the end of a step, as by Adam on all rows."""
-    _, _, fallen, fallen_square, _ = fading
+    _, _, mean_decay, square_decay, _ = lazy
     gaps = step - seen[first:last, 0]
-    _fetch(rows, np.arange(first, last), gaps, step, rate, fading, values[first:last])
+    _fetch(rows, np.arange(first, last), gaps, step, rate, lazy, values[first:last])
     for row in range(first, last):
         gap = gaps[row - first]
         for d in range(values.shape[1]):
-            rows[row, 1, d] *= fallen[gap]
-            rows[row, 2, d] *= fallen_square[gap]
+            rows[row, 1, d] *= mean_decay[gap]
+            rows[row, 2, d] *= square_decay[gap]

@@ -84,9 +84,9 @@ def joint_epoch(
     """
     span, sizes = comm.row_range(model.n_users), (config.rows, config.columns)
     blocks = submatrices(model.n_users, model.n_items, *sizes, rng, span)
-    slabs = batches_of(train, config, rng, n_blocks(span.whole, model.n_items, *sizes))
+    chunks = batches_of(train, config, rng, n_blocks(span.whole, model.n_items, *sizes))
     total, own = 0.0, 0.0
-    for (users, items), samples in zip(blocks, (batch for slab in slabs for batch in slab.batches()), strict=True):
+    for (users, items), samples in zip(blocks, (batch for chunk in chunks for batch in chunk.batches()), strict=True):
         total += diversity_gradient(model, users, items, train.matrix, config, draw_key(rng))
         own += add_accuracy_gradient(model, config, samples)
         optimiser.step()

@@ -12,7 +12,7 @@ from divmf.engine.arrays import Array
 from divmf.engine.threads import RowRange, ahead
 
 BITS = 1 << 26  # bytes that a table of who has met what may take, a bit each; beyond, rows are searched
-SLAB, SLABS = 1 << 14, 16  # rows drawn at a time: enough that threads seldom meet, but an epoch has several
+CHUNK, CHUNKS = 1 << 14, 16  # rows drawn at a time: enough that threads seldom meet, but an epoch has several
 
 
 def draw_key(rng: np.random.Generator) -> int:
@@ -34,7 +34,7 @@ def own_in_shuffle(first: int, last: int, whole: int, key: int, own: range) -> t
     return numbers[positions], positions
 
 
-class Slab(NamedTuple):
+class Chunk(NamedTuple):
     """Some batches of pairs, one behind the other.
 
     users, met   (n,)
@@ -53,14 +53,14 @@ class Slab(NamedTuple):
             yield self.users[first:last], self.met[first:last], self.unmet[first:last]
 
 
-def slabs(
+def sample_chunks(
     train: Interactions,
     size: int,
     negatives: int,
     rng: np.random.Generator,
     each: int = 1,
     n_batches: int | None = None,
-) -> Iterator[Slab]:
+) -> Iterator[Chunk]:
     """Every pair with `negatives` items not met, in random batches of `size` rows, many batches at a time.
 
     n_batches: so many, nearly equal ones instead
@@ -81,16 +81,16 @@ def slabs(
     ends = np.append(np.arange(0, whole, size), whole)
     if n_batches is not None:
         size, ends = max(1, whole // n_batches), whole * np.arange(n_batches + 1) // n_batches
-    at_once = max(1, min(SLAB // size, (len(ends) - 1) // SLABS))
+    at_once = max(1, min(CHUNK // size, (len(ends) - 1) // CHUNKS))
 
-    def draw(batch: int) -> Slab:
+    def draw(batch: int) -> Chunk:
         bounds = ends[batch : batch + at_once + 1]
         rows, positions = own_in_shuffle(bounds[0], bounds[-1], whole, order, own)
         chosen = rows // repeats - span.first
         users, items = train.users[chosen], train.items[chosen]
         drawn = np.empty((len(chosen), each), dtype=items.dtype)
         draw_negatives(users, items, rows, matrix.indptr, matrix.indices, met, train.n_items, key, drawn)
-        return Slab(users, items, drawn, np.searchsorted(positions, bounds - bounds[0]))
+        return Chunk(users, items, drawn, np.searchsorted(positions, bounds - bounds[0]))
 
     yield from ahead(draw, range(0, len(ends) - 1, at_once))
 

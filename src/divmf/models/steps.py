@@ -20,7 +20,7 @@ from divmf.engine.threads import in_parts
 from divmf.models import losses
 from divmf.models.config import TrainConfig
 from divmf.models.mf import MF
-from divmf.models.sampling import Slab, slabs
+from divmf.models.sampling import Chunk, sample_chunks
 
 MEAN, SQUARE = "exp_avg", "exp_avg_sq"  # as torch calls Adam's moments
 Steps = Callable[[MF, Interactions, TrainConfig, torch.optim.Adam, np.random.Generator], float]
@@ -67,10 +67,10 @@ def n_steps_of(n_pairs: int, config: TrainConfig) -> int:
 
 def batches_of(
     train: Interactions, config: TrainConfig, rng: np.random.Generator, n_batches: int | None = None
-) -> Iterator[Slab]:
+) -> Iterator[Chunk]:
     """What the steps of an epoch look at; n_batches: how many there are, whatever the configured size."""
     size, each = batch_shape(config)
-    return slabs(train, size, config.negatives, rng, each, n_batches)
+    return sample_chunks(train, size, config.negatives, rng, each, n_batches)
 
 
 def add_accuracy_gradient(model: MF, config: TrainConfig, samples: tuple[Array, Array, Array]) -> float:
@@ -105,8 +105,8 @@ def by_autograd(
 ) -> float:
     """The equations of `losses`, differentiated by torch."""
     total, rows_alone = 0.0, touches_rows(model, config)
-    for slab in batches_of(train, config, rng):
-        for batch in slab.batches():
+    for chunk in batches_of(train, config, rng):
+        for batch in chunk.batches():
             users, positives, negatives = (torch.from_numpy(part).to(model.users.device) for part in batch)
             items = torch.cat([positives[:, None], negatives], dim=1)  # (b, 1 + n)
             loss = batch_loss(model, config, users, items)
@@ -152,15 +152,15 @@ def on_all_rows(
     gradients, group = (np.zeros_like(users), np.zeros_like(items)), optimiser.param_groups[0]
     how, is_bpr, bias = (group["lr"], group["weight_decay"]), config.model == "bpr", model.bias.numpy()
     done, total, alone = steps_done(model, optimiser), 0.0, comm.size() == 1
-    for slab in batches_of(train, config, rng):
+    for chunk in batches_of(train, config, rng):
         if alone:
-            total += train_pairs(is_bpr, *tables, bias, moments, gradients, done, *how, *slab)
+            total += train_pairs(is_bpr, *tables, bias, moments, gradients, done, *how, *chunk)
         else:
-            for number, batch in enumerate(slab.batches(), start=1):
+            for number, batch in enumerate(chunk.batches(), start=1):
                 total += add_gradients(is_bpr, *tables, bias, gradients, *batch)
                 comm.all_reduce(gradients[1])
                 adam_step(*tables, moments, gradients, done + number, *how)
-        done += len(slab.bounds) - 1
+        done += len(chunk.bounds) - 1
     count_steps(model, optimiser, done)
     return float(comm.total(total))
 
@@ -169,23 +169,23 @@ def on_touched_rows(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Adam, rng: np.random.Generator
 ) -> float:
     """As `by_autograd`, compiled: rows are brought up to date when a batch needs them, and all at the end."""
-    from divmf.kernels.pair_rows import fading, room_for, settle, train_rows
+    from divmf.kernels.pair_rows import catch_up, lazy_decay, room_for, train_rows
 
     users, items = (side_by_side(table, optimiser) for table in (model.users, model.items))
     seen = np.zeros((model.n_users, 2), dtype=np.int32), np.zeros((model.n_items, 2), dtype=np.int32)
     done, (size, each) = steps_done(model, optimiser), batch_shape(config)
     n_steps, rate = n_steps_of(comm.row_range(len(train)).whole, config), optimiser.param_groups[0]["lr"]
-    left, step, total = fading(done, n_steps, users.dtype), 0, 0.0
+    lazy, step, total = lazy_decay(done, n_steps, users.dtype), 0, 0.0
     room = room_for(size, users), room_for(size * (1 + each), items)
-    train_slab = train_rows if comm.size() == 1 else train_shared_rows
-    for slab in batches_of(train, config, rng):
-        total += train_slab(
-            config.model == "bpr", users, items, model.bias.numpy(), seen, left, done, step, rate, config.decay,
-            *room, *slab,
+    train_chunk = train_rows if comm.size() == 1 else train_shared_rows
+    for chunk in batches_of(train, config, rng):
+        total += train_chunk(
+            config.model == "bpr", users, items, model.bias.numpy(), seen, lazy, done, step, rate, config.decay,
+            *room, *chunk,
         )  # fmt: skip
-        step += len(slab.bounds) - 1
+        step += len(chunk.bounds) - 1
     for table, rows, when in zip((model.users, model.items), (users, items), seen, strict=True):
-        in_parts(partial(settle, table.detach().numpy(), rows, when, n_steps, rate, left), len(rows))
+        in_parts(partial(catch_up, table.detach().numpy(), rows, when, n_steps, rate, lazy), len(rows))
     count_steps(model, optimiser, done + n_steps)
     return float(comm.total(total))
 
@@ -209,7 +209,7 @@ def side_by_side(table: Tensor, optimiser: torch.optim.Adam) -> Array:
 
 
 def train_shared_rows(
-    is_bpr: bool, users: Any, items: Any, bias: Array, seen: Any, left: Any, done: int, step: int, rate: float,
+    is_bpr: bool, users: Any, items: Any, bias: Array, seen: Any, lazy: Any, done: int, step: int, rate: float,
     l2: float, some_users: Any, some_items: Any, user_of: Array, met: Array, unmet: Array, bounds: Array,
 ) -> float:  # fmt: skip
     """As `kernels.pair_rows.train_rows`, where each of several processes has some of a batch's pairs.
@@ -221,15 +221,15 @@ def train_shared_rows(
 
     total = 0.0
     theirs = comm.gathered_rows(np.column_stack([met, unmet])), comm.gathered(bounds)
-    for number, batch in enumerate(Slab(user_of, met, unmet, bounds).batches(), start=1):
+    for number, batch in enumerate(Chunk(user_of, met, unmet, bounds).batches(), start=1):
         elsewhere = [ids[ends[number - 1] : ends[number]].ravel() for ids, ends in zip(*theirs, strict=True)]
         loss, n_users, n_items = batch_gradients(
-            is_bpr, users, items, bias, seen, left, step + number, rate, some_users, some_items,
+            is_bpr, users, items, bias, seen, lazy, step + number, rate, some_users, some_items,
             np.concatenate(elsewhere), *batch,
         )  # fmt: skip
         comm.all_reduce(some_items.gradient[:n_items])
-        step_rows(users, some_users, n_users, done + step + number, rate, l2, left)
-        step_rows(items, some_items, n_items, done + step + number, rate, l2, left)
+        step_rows(users, some_users, n_users, done + step + number, rate, l2, lazy)
+        step_rows(items, some_items, n_items, done + step + number, rate, l2, lazy)
         total += loss
     return total
 
