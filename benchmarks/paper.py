@@ -91,7 +91,7 @@ def drawn(figures: Path, images: Path, name: str) -> Iterator[str]:
 def detail(claim: Claim) -> str:
     """A claim with its numbers as a row."""
     numbers = "<br>".join(
-        " ".join(filter(None, [effect.of, effect.at, f"against {effect.against}:", effect.shown]))
+        " ".join(filter(None, [effect.metric, effect.where, f"against {effect.rival}:", effect.shown]))
         for effect in claim.effects
     )
     return f"| {claim.question.upper()} | {claim.name} | {SIGNS[claim.verdict]} {claim.verdict} | {numbers} |"

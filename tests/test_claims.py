@@ -150,7 +150,7 @@ def test_divmf_is_compared_with_the_most_even_baseline_over_the_seeds() -> None:
         "uimatch": [Curve((mf(), point(0.96, 0.75))), Curve((mf(), point(0.96, 0.75)))],
     }
     found = lower_gini(curves, ["kwon", "uimatch"], 0.05)
-    assert found.against == "uimatch"  # 0.75 on average, kwon 0.8
+    assert found.rival == "uimatch"  # 0.75 on average, kwon 0.8
     assert found.value == pytest.approx(0.2)  # 1 − 0.6 / 0.75 with each seed
     assert found.verdict == HELD
     accuracy = higher_ndcg(curves, ["kwon", "uimatch"], 0.05)

@@ -46,7 +46,7 @@ def reproduce(
     from divmf.reports.experiments.recipe import QUESTIONS, read_recipe
     from divmf.reports.experiments.reproduce import claim_folder, read_answers, write_answer
 
-    asked = list(QUESTIONS) if "all" in questions else [name for name in QUESTIONS if name in questions]
+    names = list(QUESTIONS) if "all" in questions else [name for name in QUESTIONS if name in questions]
     if unknown := [name for name in questions if name not in (*QUESTIONS, "all")]:
         raise ValueError(f"there is no question {unknown[0]!r}; choose {', '.join(QUESTIONS)}, or all")
     chosen = read_recipe(dataset, recipe, k_core)
@@ -55,14 +55,14 @@ def reproduce(
     about = claim_folder(output, dataset, chosen, data)
     out.note(f"{chosen.title}: {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")
     logging.getLogger("divmf.rerank").setLevel(logging.ERROR)  # what a sweep passes through is no news
-    for answer in answers(out, output, data, chosen, asked, seeds):
+    for answer in answers(out, output, data, chosen, names, seeds):
         write_answer(output, answer)
     told = read_answers(output)
     flags = "".join([f" --seeds {seeds}" if seeds != 3 else "", f" --k-core {k_core}" if k_core is not None else "",
                      f" --recipe {recipe}" if recipe else ""])  # fmt: skip
     line = f"divmf reproduce {' '.join(answer.name for answer in told)} --dataset {dataset} -o {output}{flags}"
     write_pages(output, told, raw, about, chosen.base(0).k, line)
-    claims = [claim for answer in told for claim in answer.claims if answer.name in asked]
+    claims = [claim for answer in told for claim in answer.claims if answer.name in names]
     out.table(
         f"{chosen.title}: the claims, with {seeds} seeds",
         ["", "claim", "the paper", "here", "by how much"],
@@ -74,17 +74,17 @@ def reproduce(
 
 
 def answers(
-    out: Out, output: Path, data: "Interactions", recipe: "Recipe", asked: list[str], seeds: int
+    out: Out, output: Path, data: "Interactions", recipe: "Recipe", names: list[str], seeds: int
 ) -> "list[Answer]":
     """Train and rerank with a progress bar; stopped, what was done is kept."""
     from divmf.reports.experiments.reproduce import work
 
-    working = work(output, data, recipe, asked, seeds)
+    working = work(output, data, recipe, names, seeds)
     try:
         with out.progress("reproducing", None) as bar:
             while True:
                 step = next(working)
-                bar.update(step.what, step.done, step.of, {
+                bar.update(step.what, step.done, step.total, {
                     "epoch": step.point.epoch, "nDCG": step.point.valid["ndcg"], "Gini": step.point.valid["gini"],
                 })  # fmt: skip
     except StopIteration as end:

@@ -79,7 +79,7 @@ class Point:
         found = {name: row[name] for name in cls.__dataclass_fields__ if name in row}
         return cls(**found | {name: float(row[name]) for name in ("knob", "loss", "seconds", "gap") if name in row})
 
-    def of(self, part: str, metric: str) -> float:
+    def value(self, part: str, metric: str) -> float:
         """One number; what was not measured is an error that says what was."""
         values = {"valid": self.valid, "test": self.test}.get(part)
         if values is None:
@@ -152,13 +152,13 @@ class Curve:
         if ruled := [point for point in self.points if point.phase == DIVERSITY and point.knob == 0]:
             return ruled[0]
         accuracy = [point for point in self.points if point.phase == ACCURACY]
-        return max(accuracy, key=lambda point: point.of("valid", "ndcg")) if accuracy else self.points[0]
+        return max(accuracy, key=lambda point: point.value("valid", "ndcg")) if accuracy else self.points[0]
 
     @property
     def without_rules(self) -> Point:
         """The model's own lists, whatever rules there are: the most accurate point of the accuracy phase."""
         accuracy = [point for point in self.points if point.phase == ACCURACY]
-        return max(accuracy, key=lambda point: point.of("valid", "ndcg")) if accuracy else self.base
+        return max(accuracy, key=lambda point: point.value("valid", "ndcg")) if accuracy else self.base
 
     @property
     def operating(self) -> tuple[Point, ...]:
@@ -203,8 +203,8 @@ class Curve:
         """
         if not 0 <= drop <= 1:
             raise ValueError(f"drop={drop} is not a share of the nDCG; choose 0 to 1, such as 0.05 for five per cent")
-        target = (1 - drop) * self.base.of(part, "ndcg")
-        if min(point.of(part, "ndcg") for point in self.operating) > target:
+        target = (1 - drop) * self.base.value(part, "ndcg")
+        if min(point.value(part, "ndcg") for point in self.operating) > target:
             return None
         _, accuracy, diversity = zip(*reversed(frontier_of(self.operating, metric, part)), strict=True)
         return sign_of(metric) * float(np.interp(target, accuracy, diversity))
@@ -225,7 +225,7 @@ class Curve:
         """
         floor = (1 - drop) * (self.base.valid["ndcg"] if ndcg is None else ndcg)
         kept = [point for point in self.operating if point.valid["ndcg"] >= floor] or [self.base]
-        return max(kept, key=lambda point: (sign_of(metric) * point.of("valid", metric), point.valid["ndcg"]))
+        return max(kept, key=lambda point: (sign_of(metric) * point.value("valid", metric), point.valid["ndcg"]))
 
     def choose(
         self,
@@ -247,8 +247,9 @@ class Curve:
         "knee"        the point of the (nDCG, Gini) frontier farthest above the straight line between the
                       frontier's two ends, both axes scaled to [0, 1]; the end with the higher nDCG if none is
         """
-        asked = {"rule": rule, "ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
-        given = {name: value for name, value in asked.items() if value is not None}
+        criteria: dict[str, str | float | None] = {"rule": rule, "ndcg_drop": ndcg_drop, "gini": gini}
+        criteria |= {"coverage": coverage, "epoch": epoch, "rho": rho}
+        given = {name: value for name, value in criteria.items() if value is not None}
         if len(given) != 1:
             seen = ", ".join(f"{name}={value!r}" for name, value in given.items()) or "nothing"
             raise ValueError(
@@ -269,21 +270,21 @@ class Curve:
 
     def within(self, drop: float) -> Point:
         """The lowest validation Gini among the points that keep (1 − drop) of the base's validation nDCG."""
-        least = (1 - drop) * self.base.of("valid", "ndcg")
-        kept = [point for point in self.operating if point.of("valid", "ndcg") >= least]
-        return min(kept, key=lambda point: (point.of("valid", "gini"), -point.of("valid", "ndcg")))
+        least = (1 - drop) * self.base.value("valid", "ndcg")
+        kept = [point for point in self.operating if point.value("valid", "ndcg") >= least]
+        return min(kept, key=lambda point: (point.value("valid", "gini"), -point.value("valid", "ndcg")))
 
     def reaching(self, metric: str, value: float) -> Point:
         """The highest validation nDCG among the points whose validation metric is at least as good as the value."""
         sign = sign_of(metric)
-        reached = [point for point in self.operating if sign * point.of("valid", metric) >= sign * value]
+        reached = [point for point in self.operating if sign * point.value("valid", metric) >= sign * value]
         if not reached:
-            best = sign * max(sign * point.of("valid", metric) for point in self.operating)
+            best = sign * max(sign * point.value("valid", metric) for point in self.operating)
             raise ValueError(
                 f"{metric}={value:g} is not reached on validation: the best is {best:.4f};"
                 " ask for less, or train more diversity epochs"
             )
-        return max(reached, key=lambda point: (point.of("valid", "ndcg"), sign * point.of("valid", metric)))
+        return max(reached, key=lambda point: (point.value("valid", "ndcg"), sign * point.value("valid", metric)))
 
     def of_epoch(self, epoch: int) -> Point:
         """The point of that epoch after the accuracy phase; 0 is the model before diversifying."""
@@ -336,7 +337,7 @@ def sign_of(metric: str) -> int:
 def frontier_of(points: Sequence[Point], metric: str, part: str) -> list[tuple[Point, float, float]]:
     """The points that no other equals or beats in both: (point, nDCG, metric with its sign), highest nDCG first."""
     sign = sign_of(metric)
-    rows = [(point, point.of(part, "ndcg"), sign * point.of(part, metric)) for point in points]
+    rows = [(point, point.value(part, "ndcg"), sign * point.value(part, metric)) for point in points]
     kept: list[tuple[Point, float, float]] = []
     for row in sorted(rows, key=lambda row: (-row[1], -row[2])):
         if not kept or row[2] > kept[-1][2]:

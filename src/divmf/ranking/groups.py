@@ -32,30 +32,30 @@ class Groups:
     """Which items belong to which group.
 
     column   the column of the catalog; names: its values, sorted
-    items, of   (memberships,): the item and the number of its group
+    items, codes   (memberships,): the item and the number of its group
     """
 
     column: str
     names: list[Any]
     items: Array
-    of: Array
+    codes: Array
     n_items: int
 
     @classmethod
     def read(cls, catalog: Any, column: str, item_ids: pl.Series) -> Self:
         """From a column of a catalog; a column of lists puts an item in several groups, a missing value in none."""
         values = column_of(of_items(catalog, item_ids), column, "groups")
-        names, items, of = groups_of(values, "groups")
+        names, items, codes = groups_of(values, "groups")
         if not names:
             raise ValueError(f"groups = {column!r}: the column holds nothing for these {len(item_ids):,} items")
-        return cls(column, names, items, of, len(item_ids))
+        return cls(column, names, items, codes, len(item_ids))
 
     def __len__(self) -> int:
         return len(self.names)
 
     def sums(self, values: Array) -> Array:
         """The sum of the items' values in each group.  (n_items,) → (groups,)"""
-        return np.bincount(self.of, np.asarray(values, dtype=np.float64)[self.items], minlength=len(self))
+        return np.bincount(self.codes, np.asarray(values, dtype=np.float64)[self.items], minlength=len(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +109,8 @@ class GroupExposure:
     def frame(self) -> pl.DataFrame:
         """A row a group, the most shown first: items, items shown, showings, share, share by merit, Gini within."""
         groups, shown = self.groups, self.groups.sums(self.counts > 0).astype(np.int64)
-        sizes = np.bincount(groups.of, minlength=len(groups))
-        order = np.argsort(groups.of, kind="stable")
+        sizes = np.bincount(groups.codes, minlength=len(groups))
+        order = np.argsort(groups.codes, kind="stable")
         parts = np.split(self.counts[groups.items[order]], np.cumsum(sizes)[:-1])
         starved = np.zeros(len(groups), dtype=np.bool_)
         starved[self.starved] = True

@@ -60,5 +60,5 @@ def fill_seen(scores: "Tensor", rows: Array, seen: sparse.csr_array, value: floa
     import torch
 
     pairs = seen[rows].tocoo()
-    at = tuple(torch.from_numpy(each.astype(np.int64)).to(scores.device) for each in pairs.coords)
-    return scores.index_put_(at, scores.new_tensor(value))
+    indices = tuple(torch.from_numpy(each.astype(np.int64)).to(scores.device) for each in pairs.coords)
+    return scores.index_put_(indices, scores.new_tensor(value))

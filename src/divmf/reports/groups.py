@@ -34,9 +34,9 @@ def groups_section(groups: Groups, counts: Mapping[str, Array], popularity: Arra
     tables = [Table(["", *counts, "definition"], rows, left=(0, len(counts) + 1))]
     if len(now.starved):
         starved: list[list[Cell]] = [
-            [str(groups.names[of]), percent(now.merit[of], 2), *(percent(e.showings[of] / e.slots, 2)
+            [str(groups.names[group]), percent(now.merit[group], 2), *(percent(e.showings[group] / e.slots, 2)
              for e in found.values())]
-            for of in now.starved[:NAMED]
+            for group in now.starved[:NAMED]
         ]  # fmt: skip
         caption = f"Shares of the slots; the {len(starved)} starved groups that lack the most."
         tables.append(Table([groups.column, f"by {share}", *counts], starved, caption))

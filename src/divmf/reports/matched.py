@@ -23,9 +23,9 @@ def matched_tables(
     note = "The setting is the best on validation among those that lose at most so much validation nDCG"
     if len(curves) == 1:
         ((name, curve),) = curves.items()
-        rows: list[list[Cell]] = [["none: the model", *(curve.base.of(part, metric) for metric in metrics)]]
+        rows: list[list[Cell]] = [["none: the model", *(curve.base.value(part, metric) for metric in metrics)]]
         rows += [
-            [loss, *(curve.best_within(drop, metric).of(part, metric) for metric in metrics)]
+            [loss, *(curve.best_within(drop, metric).value(part, metric) for metric in metrics)]
             for loss, drop in zip(losses, drops, strict=True)
         ]
         caption = f"What {name} gives on {part} for a loss of nDCG. {note}."
@@ -34,7 +34,7 @@ def matched_tables(
     tables = []
     for metric in metrics:
         columns = [
-            best_bold([curve.best_within(drop, metric).of(part, metric) for curve in curves.values()], metric)
+            best_bold([curve.best_within(drop, metric).value(part, metric) for curve in curves.values()], metric)
             for drop in drops
         ]
         better = "higher" if sign_of(metric) > 0 else "lower"
@@ -43,7 +43,7 @@ def matched_tables(
             Table(
                 ["Method", "model", *losses],
                 [
-                    [name, curve.base.of(part, metric), *cells]
+                    [name, curve.base.value(part, metric), *cells]
                     for (name, curve), *cells in zip(curves.items(), *columns, strict=True)
                 ],
                 caption,

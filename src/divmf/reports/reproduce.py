@@ -159,7 +159,7 @@ def verdict_below(claim: Claim) -> Markup:
 def effects(claim: Claim) -> Markup:
     """Each number of a claim on a line."""
     lines = [
-        Markup("{} {}, against {}: <b>{}</b>").format(each.of, each.at, each.against, each.shown)
+        Markup("{} {}, against {}: <b>{}</b>").format(each.metric, each.where, each.rival, each.shown)
         for each in claim.effects
     ]
     return Markup("<br>").join(lines)

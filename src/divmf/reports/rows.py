@@ -43,9 +43,9 @@ def same_place(one: Row, other: Row) -> bool:
 
 def point_row(name: str, point: Point, metrics: Sequence[str], part: str, accuracy: str = "ndcg") -> Row:
     """All that was measured at a point, `y`: its accuracy, and `x_…`: its places on axes where right is better."""
-    measured = {metric: short(point.of(part, metric)) for metric in METRICS if metric in getattr(point, part)}
-    places = {f"x_{metric}": short(sign_of(metric) * point.of(part, metric)) for metric in metrics}
-    return {"method": name, "at": point_name(point), "y": short(point.of(part, accuracy))} | measured | places
+    measured = {metric: short(point.value(part, metric)) for metric in METRICS if metric in getattr(point, part)}
+    coordinates = {f"x_{metric}": short(sign_of(metric) * point.value(part, metric)) for metric in metrics}
+    return {"method": name, "at": point_name(point), "y": short(point.value(part, accuracy))} | measured | coordinates
 
 
 def point_name(point: Point) -> str:
@@ -67,7 +67,7 @@ def training_rows(curve: Curve, metrics: Sequence[str], part: str) -> list[Row]:
         points = [point for point in points if point.phase == ACCURACY] + list(curve.operating[1:])
     return [
         {"step": step, "phase": point.phase, "at": point_name(point), "base": point is base}
-        | {metric: short(point.of(part, metric)) for metric in metrics}
+        | {metric: short(point.value(part, metric)) for metric in metrics}
         for step, point in enumerate(points, 1)
     ]
 

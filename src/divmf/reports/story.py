@@ -212,7 +212,7 @@ def described(story: Story) -> str:
     base, point = story.curve.base, story.picked
     if point == base:
         return "the model before diversifying"
-    lost = 1 - point.of("valid", "ndcg") / base.of("valid", "ndcg") if base.of("valid", "ndcg") else 0.0
+    lost = 1 - point.value("valid", "ndcg") / base.value("valid", "ndcg") if base.value("valid", "ndcg") else 0.0
     change = f"{'gives up' if lost >= 0 else 'gains'} {percent(abs(lost))}"
     return f"{point.name}, which {change} of the validation {story.ndcg}"
 

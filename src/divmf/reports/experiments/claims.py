@@ -19,16 +19,16 @@ Curves = Mapping[str, Sequence[Curve]]  # by name, a curve a seed
 class Effect:
     """One number a claim stands on, over the seeds.
 
-    of, at, against   what is compared, where, and with what: "Gini", "at 5% nDCG loss", "uimatch"
+    metric, where, rival   what is compared, where, and with what: "Gini", "at 5% nDCG loss", "uimatch"
     value, low, high  the mean over the seeds and its 95% interval; None where there is nothing to compare with
     bar               the claim holds above it
     unit              "%" for a share, "×" for a ratio, nothing for a plain number
     otherwise         the verdict where there is no value
     """
 
-    of: str
-    at: str
-    against: str
+    metric: str
+    where: str
+    rival: str
     value: float | None
     low: float | None
     high: float | None
@@ -75,7 +75,7 @@ class Claim:
     def by_how_much(self) -> str:
         """Every effect in one line."""
         return "; ".join(
-            " ".join(filter(None, [effect.of, effect.at, f"against {effect.against}:", effect.shown]))
+            " ".join(filter(None, [effect.metric, effect.where, f"against {effect.rival}:", effect.shown]))
             for effect in self.effects
         )
 
@@ -111,16 +111,18 @@ def gain(metric: str, ours: float, theirs: float) -> float:
     return difference / abs(theirs) if theirs else float(np.sign(difference))
 
 
-def effect(of: str, at: str, against: str, values: Sequence[float | None], bar: float = 0.0, unit: str = "%") -> Effect:
+def effect(
+    metric: str, where: str, rival: str, values: Sequence[float | None], bar: float = 0.0, unit: str = "%"
+) -> Effect:
     """The effect of what each seed gave; where a seed gave nothing, there is nothing to compare."""
     known = [value for value in values if value is not None]
     if len(known) < len(values):
-        return Effect(of, at, against, None, None, None, bar, unit)
+        return Effect(metric, where, rival, None, None, None, bar, unit)
     if unit == "×":  # ratios are averaged as such: 2 and 1/2 make 1
         found = over_seeds([log(value) for value in known])
-        return Effect(of, at, against, exp(found), exp(found.low), exp(found.high), bar, unit)
+        return Effect(metric, where, rival, exp(found), exp(found.low), exp(found.high), bar, unit)
     found = over_seeds(known)
-    return Effect(of, at, against, float(found), found.low, found.high, bar, unit)
+    return Effect(metric, where, rival, float(found), found.low, found.high, bar, unit)
 
 
 def at_loss(curve: Curve, base: Point, loss: float, metric: str) -> float:
@@ -163,12 +165,13 @@ def distance_to_best(curve: Curve, curves: Sequence[Curve], base: Point, metric:
     """
 
     def far(point: Point, part: str) -> float:
-        kept = [each for one in curves for each in one.operating if each.of(part, "ndcg") >= base.of(part, "ndcg") / 2]
-        top = max(each.of(part, "ndcg") for each in kept)
-        even = max(sign_of(metric) * each.of(part, metric) for each in kept)
-        least = sign_of(metric) * base.of(part, metric)
-        down = 1 - point.of(part, "ndcg") / top if top else 0.0
-        left = (even - sign_of(metric) * point.of(part, metric)) / (even - least) if even > least else 0.0
+        least_ndcg = base.value(part, "ndcg") / 2
+        kept = [each for one in curves for each in one.operating if each.value(part, "ndcg") >= least_ndcg]
+        top = max(each.value(part, "ndcg") for each in kept)
+        even = max(sign_of(metric) * each.value(part, metric) for each in kept)
+        least = sign_of(metric) * base.value(part, metric)
+        down = 1 - point.value(part, "ndcg") / top if top else 0.0
+        left = (even - sign_of(metric) * point.value(part, metric)) / (even - least) if even > least else 0.0
         return sqrt(down**2 + left**2)
 
     return far(min(curve.operating, key=lambda point: far(point, "valid")), "test")

@@ -98,14 +98,14 @@ def higher_ndcg(curves: Curves, rivals: Sequence[str], loss: float) -> Effect:
         return sum(found) if len(found) == len(ours) else None
 
     rival = best_rival(rivals, accuracy)
-    at = f"where DivMF has lost {loss:.0%}"
+    where = f"where DivMF has lost {loss:.0%}"
     if rival is None:
-        return Effect("nDCG", at, "none: no baseline is ever as even", None, None, None, otherwise=HELD)
+        return Effect("nDCG", where, "none: no baseline is ever as even", None, None, None, otherwise=HELD)
     gains = [
         None if theirs is None else gain("ndcg", point.test["ndcg"], theirs)
         for point, theirs in zip(ours, reached(rival), strict=True)
     ]
-    return effect("nDCG", at, rival, gains)
+    return effect("nDCG", where, rival, gains)
 
 
 def nearer(curves: Curves, rivals: Sequence[str], metric: str) -> Effect:
@@ -217,16 +217,16 @@ def q5(curves: Curves, question: Question) -> list[Claim]:
     epochs = [None if met is None else met.epochs[0] / met.epochs[1] for met in meetings]
     seconds = [None if met is None else met.seconds[0] / max(met.seconds[1], 1e-9) for met in meetings]
     accuracy = [None if met is None else gain("ndcg", met.ndcg[1], met.ndcg[0]) for met in meetings]
-    at = f"to the entropy of the whole matrix at {EQUAL_LOSS:.0%} nDCG loss"
+    where = f"to the entropy of the whole matrix at {EQUAL_LOSS:.0%} nDCG loss"
     return [
         Claim(
             "q5", "fewer epochs", "Mini-batches need less than a tenth of the epochs for the same diversity",
             "less than 10% of the epochs",
-            (effect("epochs", at, "whole matrix", epochs, 10, "×"),),
+            (effect("epochs", where, "whole matrix", epochs, 10, "×"),),
         ),
         Claim(
             "q5", "fewer seconds", "Mini-batches need less time for the same diversity", "fast training",
-            (effect("seconds", at, "whole matrix", seconds, 1, "×"),),
+            (effect("seconds", where, "whole matrix", seconds, 1, "×"),),
         ),
         Claim(
             "q5", "comparable quality",

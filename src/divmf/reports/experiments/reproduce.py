@@ -20,11 +20,11 @@ from divmf.reports.experiments.recipe import QUESTIONS, Question, Recipe, read_q
 
 @dataclass(frozen=True)
 class Step:
-    """How far it has come: `done` of `of` curves, and the last point of the curve under way."""
+    """How far it has come: `done` of `total` curves, and the last point of the curve under way."""
 
     what: str
     done: int
-    of: int
+    total: int
     point: Point
 
 
@@ -71,11 +71,11 @@ def curves_of(
             yield name, what, lab.swept(what, sweep, base, question.candidates, question.losses)
 
 
-def steps(making: Generator[Point, None, Curve], what: str, done: int, of: int) -> Generator[Step, None, Curve]:
+def steps(making: Generator[Point, None, Curve], what: str, done: int, total: int) -> Generator[Step, None, Curve]:
     """The points of a curve under way as steps."""
     while True:
         try:
-            yield Step(what, done, of, next(making))
+            yield Step(what, done, total, next(making))
         except StopIteration as end:
             curve: Curve = end.value
             return curve
