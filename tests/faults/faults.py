@@ -287,11 +287,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--share", type=float, default=1.0, help="of the number of kills")
     parser.add_argument("--only", nargs="*", default=[], help="these commands")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = prepared(Path(folder))
-        whole_trial(place, asked.seed, asked.share, asked.only)
-    print(f"seed {asked.seed}: {place.checked} checks, {len(place.failures)} failed")
+        whole_trial(place, arguments.seed, arguments.share, arguments.only)
+    print(f"seed {arguments.seed}: {place.checked} checks, {len(place.failures)} failed")
     return 1 if place.failures else 0
 
 

@@ -48,18 +48,19 @@ def main() -> int:
     parser.add_argument("--launches", type=int, default=200)
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 3, 4])
     parser.add_argument("--load", type=int, default=2)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     failed, began = 0, time.perf_counter()
-    with loaded(asked.load):
-        for number in range(asked.launches):
-            size = asked.sizes[number % len(asked.sizes)]
+    with loaded(arguments.load):
+        for number in range(arguments.launches):
+            size = arguments.sizes[number % len(arguments.sizes)]
             with tempfile.TemporaryDirectory() as folder:
                 if wrong := launch(size, folder):
                     failed += 1
                     print(f"launch {number} of {size} processes:\n{wrong}", flush=True)
             if number % 10 == 9:
                 print(f"{number + 1} launches, {failed} failed, {time.perf_counter() - began:.0f} s", flush=True)
-    print(f"{asked.launches} launches of {asked.sizes} processes beside {asked.load} busy ones: {failed} failed")
+    trial = f"{arguments.launches} launches of {arguments.sizes} processes beside {arguments.load} busy ones"
+    print(f"{trial}: {failed} failed")
     return 1 if failed else 0
 
 

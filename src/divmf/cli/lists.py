@@ -99,8 +99,8 @@ def recommend(
             "--new-items and --rules do not go together: rules do not know new items; leave one of them out"
         )
     chosen = load(run) if epoch is None else DivMF.load(run).at(epoch=epoch)
-    asked = read_rules(rules, catalog)
-    if epoch is None and asked is None and seen == "all" and (run / "final" / "model.json").exists():
+    given_rules = read_rules(rules, catalog)
+    if epoch is None and given_rules is None and seen == "all" and (run / "final" / "model.json").exists():
         last = load(run / "final")
         if last.point == chosen.point:
             chosen = last
@@ -112,9 +112,9 @@ def recommend(
             chosen = chosen.with_items(read_table(new_items))
     people = None if histories is None else read_histories(histories, chosen.split.train, weight)
     about: dict[str, Any] = {}
-    if asked is not None:
+    if given_rules is not None:
         with out.progress(f"the market with the rules of {rules}", None):
-            chosen, bound, ndcg = under_rules(run, chosen, asked, k)
+            chosen, bound, ndcg = under_rules(run, chosen, given_rules, k)
         assert chosen.chosen is not None  # the market keeps rules
         kind = {"train": "valid", "train+valid": "test"}.get(seen, "all")
         about = {"rules": say_given(out, bound, chosen.chosen.lists[kind], ndcg)}

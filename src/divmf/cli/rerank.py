@@ -88,8 +88,8 @@ def rerank(
             raise ValueError(f"{name} is missing; say `divmf rerank LISTS -o OUT`, or --list for the methods")
     assert lists is not None
     method = method or "market"
-    asked: dict[str, Any] = {"--replace": replace, "--rho": rho, "--ndcg-drop": ndcg_drop, "--use": use}
-    strengths = {name: value for name, value in asked.items() if value is not None}
+    options: dict[str, Any] = {"--replace": replace, "--rho": rho, "--ndcg-drop": ndcg_drop, "--use": use}
+    strengths = {name: value for name, value in options.items() if value is not None}
     if method != "market" and (of_market := strengths | ({} if discounts is None else {"--discounts": discounts})):
         first, value = next(iter(of_market.items()))
         raise ValueError(f"{first} {value} goes with --method market; {method} has --set and a knob of its own")
@@ -226,8 +226,8 @@ def read_discounts(path: Path, item_ids: "pl.Series") -> "Array":
         kept = table["discount"].cast(float).to_numpy()
         if not np.isfinite(kept).all() or (kept < 0).any():
             raise ValueError("discounts are numbers of 0 or more; give a file that --discounts wrote")
-        at = numbers_of(item_ids, same_type(ids_of(table), item_ids))
-    return np.where(at >= 0, kept[at], 0.0)
+        numbers = numbers_of(item_ids, same_type(ids_of(table), item_ids))
+    return np.where(numbers >= 0, kept[numbers], 0.0)
 
 
 def lowest_of_run(folder: Path, wide: "TopK") -> "Array":

@@ -270,9 +270,9 @@ def train_run(
     try:
         with out.progress("model", None) as bar:
             for point in fit(run, split, config, clock=clock, progress=bar.tell, earlier=earlier):
-                of = None if point.phase == "accuracy" or point.knob else config.diversity_epochs
+                total = None if point.phase == "accuracy" or point.knob else config.diversity_epochs
                 first = {"loss": point.loss or 0.0} if point.knob is None else {"ρ": point.knob}
-                bar.update(point.phase, point.epoch, of, first | {
+                bar.update(point.phase, point.epoch, total, first | {
                     "nDCG": point.valid["ndcg"], "Gini": point.valid["gini"],
                 })  # fmt: skip
     except KeyboardInterrupt:

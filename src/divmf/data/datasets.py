@@ -308,7 +308,7 @@ def open_data(
 
     user, item and time name the columns of a file or a query; query is the SELECT for a database.
     """
-    return opened_by(Interactions.read, data, (user, item, time), query, Values.asked(min_rating, rating, weight))
+    return opened_by(Interactions.read, data, (user, item, time), query, Values.checked(min_rating, rating, weight))
 
 
 def open_share(
@@ -316,7 +316,9 @@ def open_share(
     min_rating: float | None = None, rating: str | None = None, weight: str | None = None,
 ) -> Interactions:  # fmt: skip
     """As `open_data`, but of large parquet files this process' range of users alone; see `Interactions.read_share`."""
-    return opened_by(Interactions.read_share, data, (user, item, time), query, Values.asked(min_rating, rating, weight))
+    return opened_by(
+        Interactions.read_share, data, (user, item, time), query, Values.checked(min_rating, rating, weight)
+    )
 
 
 def opened_by(

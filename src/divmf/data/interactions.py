@@ -86,7 +86,7 @@ class Interactions:
         only rows whose rating is at least so high are interactions. weight names a column that says how much a row
         counts (0 or more; of a repeated pair, the sum).
         """
-        return cls._read(path, (user, item, time), Values.asked(min_rating, rating, weight), whole=True)
+        return cls._read(path, (user, item, time), Values.checked(min_rating, rating, weight), whole=True)
 
     @classmethod
     def read_share(
@@ -98,7 +98,7 @@ class Interactions:
         All processes of a run (see `engine.comm`) must call it. Any other file, and a small one, is read whole by each:
         `share` is None then, and `Split.of_process` cuts the share when all that concerns everybody is done.
         """
-        values = Values.asked(min_rating, rating, weight)
+        values = Values.checked(min_rating, rating, weight)
         return cls._read(path, (user, item, time), values, whole=comm.size() == 1)
 
     @classmethod
@@ -122,7 +122,7 @@ class Interactions:
 
         With min_rating, only rows whose rating is at least so high are interactions; weight: see `read`.
         """
-        table, values = to_polars(frame), Values.asked(min_rating, rating, weight)
+        table, values = to_polars(frame), Values.checked(min_rating, rating, weight)
         table = values.kept(table, table)
         if table.is_empty():
             raise ValueError("there are no rows: an interaction log needs at least one")

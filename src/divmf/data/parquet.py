@@ -36,19 +36,19 @@ class Unfit(pl.exceptions.ComputeError):
 class Thrift:
     """Structures in the compact protocol, as dictionaries by the number of a field.
 
-    at, end   the next byte, and where the bytes that may be read end
+    position, end   the next byte, and where the bytes that may be read end
     """
 
     data: bytes | mmap.mmap
-    at: int
+    position: int
     end: int
 
     def byte(self) -> int:
         """The next byte."""
-        if self.at >= self.end:
+        if self.position >= self.end:
             raise Unfit("it ends in the middle of its plan")
-        self.at += 1
-        return self.data[self.at - 1]
+        self.position += 1
+        return self.data[self.position - 1]
 
     def number(self) -> int:
         """A whole number of up to 64 bits, seven bits a byte."""
@@ -67,9 +67,9 @@ class Thrift:
 
     def skip(self, size: int) -> None:
         """Pass over some bytes: text, or a fraction."""
-        if size > self.end - self.at:
+        if size > self.end - self.position:
             raise Unfit("a text of its plan is longer than the plan")
-        self.at += size
+        self.position += size
 
     def value(self, kind: int, depth: int) -> Any:
         """A value of a kind; text and fractions are passed over, nothing here needs them."""
@@ -89,7 +89,7 @@ class Thrift:
         """A list; each value takes at least a byte."""
         head = self.byte()
         size = head >> 4 if head >> 4 < 15 else self.number()
-        if size > self.end - self.at:
+        if size > self.end - self.position:
             raise Unfit("a list of its plan is longer than the plan")
         return [self.value(head & 15, depth) for _ in range(size)]
 
@@ -152,9 +152,9 @@ def pages(data: bytes | mmap.mmap, begins: int, ends: int) -> Iterator[int]:
         heads = Thrift(data, begins, ends)
         head = heads.fields()
         kind, packed, unpacked = (whole(head, field) for field in (PAGE_KIND, PAGE_PACKED, PAGE_UNPACKED))
-        begins = heads.at + packed
+        begins = heads.position + packed
         if begins > ends:
-            raise Unfit(f"a page of {packed:,} bytes is said to be where {ends - heads.at:,} are")
+            raise Unfit(f"a page of {packed:,} bytes is said to be where {ends - heads.position:,} are")
         if unpacked > max(SMALL_ENOUGH, MOST_GROWTH * packed):
             raise Unfit(f"a page of {packed:,} bytes is said to unpack to {unpacked:,}, as no table does")
         if kind in HEADS:

@@ -129,12 +129,12 @@ class Scan:
     def facts(self) -> dict[str, dict[str, Any]]:
         """What must be known of all rows, by role; columns that cannot be used are refused."""
         of_role = {"user": id_facts, "item": id_facts, "time": time_facts, "weight": weight_facts}
-        asked = {
+        expressions = {
             f"{role} {fact}": value
             for role, name in self.names.items()
             for fact, value in of_role[role](name, self.types[name]).items()
         }
-        row = self.files.select(**asked).collect(engine="streaming").row(0, named=True)
+        row = self.files.select(**expressions).collect(engine="streaming").row(0, named=True)
         facts: dict[str, dict[str, Any]] = {role: {} for role in self.names}
         for name, value in row.items():
             role, fact = name.split(" ")

@@ -1,8 +1,8 @@
 """What a row of a log says beside user, item and time: a rating, by which it counts or not, and a weight.
 
-asked = Values.asked(min_rating=4, rating=None, weight="plays")
-rows = asked.kept(table, table)             # those rated at least so high; also of a LazyFrame
-weights = asked.weights(rows)               # float32, none where no column was named
+values = Values.checked(min_rating=4, rating=None, weight="plays")
+rows = values.kept(table, table)             # those rated at least so high; also of a LazyFrame
+weights = values.weights(rows)               # float32, none where no column was named
 """
 
 from typing import Any, NamedTuple, Self, TypeVar
@@ -30,7 +30,7 @@ class Values(NamedTuple):
     weight: str | None = None
 
     @classmethod
-    def asked(cls, min_rating: float | None, rating: str | None, weight: str | None) -> Self:
+    def checked(cls, min_rating: float | None, rating: str | None, weight: str | None) -> Self:
         """As named by a user; a rating column alone says nothing."""
         if rating is not None and min_rating is None:
             raise ValueError(

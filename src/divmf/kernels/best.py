@@ -130,8 +130,8 @@ def _collect(row: Array, maxima: Array, threshold: Any, chosen: Array, positions
     for group in range(n_groups):
         chosen[n_chosen] = group
         n_chosen += maxima[group] >= threshold
-    for at in range(n_chosen):
-        for position in range(chosen[at], len(row), n_groups):
+    for number in range(n_chosen):
+        for position in range(chosen[number], len(row), n_groups):
             positions[size] = position
             scores[size] = row[position]
             size += row[position] >= threshold
@@ -183,11 +183,11 @@ def best_of_row(row: Array, n_first: int, kept: Array, scratch: Scratch) -> Any:
     elif n_first == 0:
         first, first_tie = highest, -1
     front, back = 0, n_first
-    for at in range(size):
-        if scores[at] > first or (scores[at] == first and positions[at] <= first_tie):
-            kept[front] = positions[at]
+    for number in range(size):
+        if scores[number] > first or (scores[number] == first and positions[number] <= first_tie):
+            kept[front] = positions[number]
             front += 1
-        elif scores[at] > last or (scores[at] == last and positions[at] <= last_tie):
-            kept[back] = positions[at]
+        elif scores[number] > last or (scores[number] == last and positions[number] <= last_tie):
+            kept[back] = positions[number]
             back += 1
     return highest

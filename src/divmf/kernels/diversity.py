@@ -157,9 +157,9 @@ def _slope(
     """
     if n_skewed:
         log_total, skewness = _skewness(row[kept[:n_skewed]])
-        for at in range(n_skewed):
-            log_p = row[kept[at]] - log_total
-            spread[at] = np.exp(log_p) * (log_p - skewness)
+        for number in range(n_skewed):
+            log_p = row[kept[number]] - log_total
+            spread[number] = np.exp(log_p) * (log_p - skewness)
     exp_row(row, highest)
     pull = 0.0
     for item in kept[:width]:
@@ -171,8 +171,8 @@ def _slope(
     else:  # without Reg_cov, or where ε leaves nothing of it
         row[:] = 0
         weight = 1.0
-    for at in range(n_skewed):
-        row[kept[at]] += spread[at] / weight
+    for number in range(n_skewed):
+        row[kept[number]] += spread[number] / weight
     return weight
 
 

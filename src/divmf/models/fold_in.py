@@ -155,7 +155,7 @@ class Softmax:
         found.scale = 1 / (found.counts * curvature + np.maximum(found.l2, 1e-6))
         return found
 
-    def at(self, users: Array) -> tuple[Array, Array]:
+    def loss_and_shares(self, users: Array) -> tuple[Array, Array]:
         """The loss of each user, and the shares of all items.  (users,), (users, n_items)"""
         shares = users @ self.items.T + self.bias
         highest = shares.max(axis=1, keepdims=True)
@@ -168,7 +168,7 @@ class Softmax:
 
     def solve(self, users: Array) -> Array:
         """Newton's method from some vectors, each step halved until the loss does not rise."""
-        loss, shares = self.at(users)
+        loss, shares = self.loss_and_shares(users)
         size = norm(self.pulled) + norm(self.l2 * users) + 1e-6
         for _ in range(NEWTON):
             mean = shares @ self.items
@@ -179,14 +179,14 @@ class Softmax:
             length = np.ones((len(users), 1), dtype=np.float32)
             for _ in range(HALVINGS):
                 tried = users + length * step
-                new_loss, new_shares = self.at(tried)
+                new_loss, new_shares = self.loss_and_shares(tried)
                 worse = new_loss > loss + 1e-6 * np.abs(loss)
                 if not worse.any():
                     break
                 length[worse] /= 2
             else:
                 tried[worse] = users[worse]
-                new_loss, new_shares = self.at(tried)
+                new_loss, new_shares = self.loss_and_shares(tried)
             users, loss, shares = tried, new_loss, new_shares
         return users
 

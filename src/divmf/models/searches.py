@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 TIE = 0.002  # of the best nDCG: how much may be lost for a model with fewer numbers
 WORTH = 0.005  # of the nDCG: what twice the dimensions must bring for the search to go on to four times
-BETTER = 0.5  # standard errors of the users' difference by which a place must be better to go on from it
+BETTER = 0.5  # standard errors of the users' difference by which a point must be better to go on from it
 DIMS = (32, 64, 128, 256, 512)
 IALS_EPOCHS, WARM_EPOCHS = 8, 4  # of a trial from chance, and of one from the vectors of the best trial so far
 SOFTMAX_DIMS = (64, 128)
@@ -138,7 +138,7 @@ def lead(ones: Array, others: Array) -> float:
 
 
 def walk(start: tuple[float, ...], factor: float, trial: Callable[[tuple[float, ...]], Found]) -> Iterator[None]:
-    """From a place to whichever of its neighbours is better by more than chance, to where none is.
+    """From a point to whichever of its neighbours is better by more than chance, to where none is.
 
     Yields before every trial. A direction that was good is tried first the next time.
     """
@@ -148,14 +148,14 @@ def walk(start: tuple[float, ...], factor: float, trial: Callable[[tuple[float, 
     while going:
         going = False
         for step in list(steps):
-            place = tuple(setting * by for setting, by in zip(best, step, strict=True))
-            if key_of(place) in tried:
+            point = tuple(setting * by for setting, by in zip(best, step, strict=True))
+            if key_of(point) in tried:
                 continue
-            tried.add(key_of(place))
+            tried.add(key_of(point))
             yield
-            found = trial(place)
+            found = trial(point)
             if lead(found.users, held.users) > BETTER:
-                best, held, going = place, found, True
+                best, held, going = point, found, True
                 steps.remove(step)
                 steps.insert(0, step)
                 break
@@ -167,9 +167,9 @@ def neighbours(settings: int, factor: float) -> list[tuple[float, ...]]:
     return [tuple(factor**power for power in each) for each in powers]
 
 
-def key_of(place: tuple[float, ...]) -> tuple[float, ...]:
-    """The same for places that differ by rounding only."""
-    return tuple(float(f"{setting:.6g}") for setting in place)
+def key_of(point: tuple[float, ...]) -> tuple[float, ...]:
+    """The same for points that differ by rounding only."""
+    return tuple(float(f"{setting:.6g}") for setting in point)
 
 
 def lists_cost(met: sparse.csr_array, dim: int) -> float:
@@ -204,9 +204,9 @@ def ials_search(bench: Bench) -> Search:
     def epochs_at(dim: int) -> int:
         return IALS_EPOCHS if start is None or start.users.shape[1] < dim else WARM_EPOCHS
 
-    def at(dim: int, place: tuple[float, ...]) -> Found:
+    def trial_at(dim: int, point: tuple[float, ...]) -> Found:
         nonlocal start
-        alpha, l2 = place
+        alpha, l2 = point
         settings, epochs = {"dim": dim, "alpha": alpha, "l2": l2}, epochs_at(dim)
         found = bench.trial("ials", settings, lambda: ials(met, dim, alpha, l2, epochs, bench.seed, start))
         assert isinstance(found.scorer, Factors)
@@ -217,9 +217,9 @@ def ials_search(bench: Bench) -> Search:
     before = 0.0
     for stage, dim in enumerate(bench.dims_of(DIMS)):
         held = bench.best.get("ials")
-        place = IALS_START if held is None else (held.trial.settings["alpha"], held.trial.settings["l2"])
+        point = IALS_START if held is None else (held.trial.settings["alpha"], held.trial.settings["l2"])
         factor = 2.0 if held is None else math.sqrt(2)
-        for number, _ in enumerate(walk(place, factor, partial(at, dim))):
+        for number, _ in enumerate(walk(point, factor, partial(trial_at, dim))):
             # with twice the dimensions the settings are looked for once around, with more they stay
             if before and (number > len(neighbours(2, factor)) or (number and stage > 1)):
                 break
@@ -240,17 +240,17 @@ def ease_search(bench: Bench) -> Search:
     cost = ease_cost(met)
     between: Array | None = None
 
-    def at(place: tuple[float, ...]) -> Found:
+    def trial_at(point: tuple[float, ...]) -> Found:
         nonlocal between
         between = gram(met) if between is None else between
-        return bench.trial("ease", {"l2": place[0]}, lambda: ease(met, place[0], between))
+        return bench.trial("ease", {"l2": point[0]}, lambda: ease(met, point[0], between))
 
     popularity = max(1.0, float(met.data @ met.data) / met.shape[1])
     if bench.l2 is not None:
         yield Next(cost, 0)
-        at((bench.l2,))
+        trial_at((bench.l2,))
         return
-    for number, _ in enumerate(walk((2.0 ** round(math.log2(4 * popularity)),), 2.0, at)):
+    for number, _ in enumerate(walk((2.0 ** round(math.log2(4 * popularity)),), 2.0, trial_at)):
         yield Next(cost, min(number, 1))
 
 
@@ -260,19 +260,19 @@ def softmax_search(bench: Bench) -> Search:
     The best λ grows with the interactions of a user; the first is what five datasets suggest, in steps of √2.
     """
     met = bench.split.train.weighted
-    place, begun = (2 ** (round(2 * math.log2(1.25 * (met.nnz / met.shape[0]) ** 0.6)) / 2),), IALS_START
+    point, begun = (2 ** (round(2 * math.log2(1.25 * (met.nnz / met.shape[0]) ** 0.6)) / 2),), IALS_START
     starts: dict[tuple[int, tuple[float, float]], Factors] = {}
     made: dict[tuple[float, ...], Found] = {}
 
-    def at(dim: int, place: tuple[float, ...]) -> Found:
-        key = (dim, *begun, *key_of(place))
+    def trial_at(dim: int, point: tuple[float, ...]) -> Found:
+        key = (dim, *begun, *key_of(point))
         if key not in made:
             alpha, l2 = begun
             if (dim, begun) not in starts:
                 starts[dim, begun] = ials(met, dim, alpha, l2, IALS_EPOCHS, bench.seed)
             begins = starts[dim, begun]
-            settings = {"dim": dim, "l2": place[0], "pairs": met.nnz / met.shape[0], "ials_alpha": alpha, "ials_l2": l2}
-            made[key] = bench.trial("softmax", settings, lambda: softmax(bench.split.train, begins, place[0]))
+            settings = {"dim": dim, "l2": point[0], "pairs": met.nnz / met.shape[0], "ials_alpha": alpha, "ials_l2": l2}
+            made[key] = bench.trial("softmax", settings, lambda: softmax(bench.split.train, begins, point[0]))
         return made[key]
 
     def cost(dim: int) -> float:
@@ -280,19 +280,19 @@ def softmax_search(bench: Bench) -> Search:
 
     few, *more = bench.dims_of(SOFTMAX_DIMS)
     yield Next(cost(few), 0)
-    usual = at(few, place)
+    usual = trial_at(few, point)
     begun = ials_settings(bench)
     if begun != IALS_START:
         yield Next(cost(few), 1)
-        if lead(at(few, place).users, usual.users) <= 0:
+        if lead(trial_at(few, point).users, usual.users) <= 0:
             begun = IALS_START
-    for number, _ in enumerate(walk(place, math.sqrt(2), partial(at, few))):
+    for number, _ in enumerate(walk(point, math.sqrt(2), partial(trial_at, few))):
         if number:  # the first is there
             yield Next(cost(few), 1)
     before = bench.best["softmax"].trial
     for stage, dim in enumerate(more, 2):
         yield Next(cost(dim), stage)
-        now = at(dim, (before.settings["l2"],)).trial
+        now = trial_at(dim, (before.settings["l2"],)).trial
         if now.ndcg < (1 + WORTH) * before.ndcg:
             return
         before = now

@@ -54,16 +54,16 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 def layout(tensors: Mapping[str, Tensor], n_users: int, metadata: dict[str, str]) -> tuple[bytes, dict[str, int], int]:
     """The head of a file, where each tensor begins in it, and its size."""
     described: dict[str, Any] = {"__metadata__": {"format": "pt"} | metadata}
-    begins, at = {}, 0
+    begins, offset = {}, 0
     for name, tensor in sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])):  # aligned so
         shape = [n_users, *tensor.shape[1:]] if is_users(name, tensor.shape) else list(tensor.shape)
-        begins[name], end = at, at + tensor.element_size() * int(np.prod(shape, dtype=np.int64))
-        described[name] = {"dtype": TYPES[tensor.dtype], "shape": shape, "data_offsets": [at, end]}
-        at = end
+        begins[name], end = offset, offset + tensor.element_size() * int(np.prod(shape, dtype=np.int64))
+        described[name] = {"dtype": TYPES[tensor.dtype], "shape": shape, "data_offsets": [offset, end]}
+        offset = end
     text = json.dumps(described, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     head = len(text).to_bytes(8, "little") + text
-    return head, {name: len(head) + begin for name, begin in begins.items()}, len(head) + at
+    return head, {name: len(head) + begin for name, begin in begins.items()}, len(head) + offset
 
 
 def write_at(file: IO[bytes], offset: int, tensor: Tensor) -> None:

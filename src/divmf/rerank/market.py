@@ -148,15 +148,15 @@ class MarketOfLists:
         """The lists at the largest ρ found that are allowed; the candidates' own, if none are."""
         low, high, kept = 0.0, FIRST, Found(0.0, self.own.items, None)
         while high < 1e6:
-            at = self.solved(high, kept)
-            if not allowed(at.items):
+            found = self.solved(high, kept)
+            if not allowed(found.items):
                 break
-            kept, low, high = at, high, high * STEPS
+            kept, low, high = found, high, high * STEPS
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            at = self.solved(middle, kept)
-            if allowed(at.items):
-                kept, low = at, middle
+            found = self.solved(middle, kept)
+            if allowed(found.items):
+                kept, low = found, middle
             else:
                 high = middle
         return kept

@@ -14,22 +14,22 @@ EXTENDABLE = ("diversity_epochs", "device")
 FUNCTION = "a function"  # what a run begins from that has no parameters to keep
 
 
-def check_same(folder: Path, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def check_same(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """An existing run is taken up again only with the same data and settings."""
-    data, settings = there["data"], there["settings"]
-    if data["fingerprint"] != asked["data"]["fingerprint"]:
+    data, settings = stored["data"], stored["settings"]
+    if data["fingerprint"] != wanted["data"]["fingerprint"]:
         raise ValueError(
             f"{folder} is a run of other data ({data['source'] or 'unnamed'}, {data['users']:,} users ×"
             f" {data['items']:,} items); choose another folder with -o"
         )
     other = [
-        f"{name} was {value!r}, now {asked['settings'].get(name)!r}"
+        f"{name} was {value!r}, now {wanted['settings'].get(name)!r}"
         for name, value in settings.items()
-        if name not in EXTENDABLE and asked["settings"].get(name) != value
+        if name not in EXTENDABLE and wanted["settings"].get(name) != value
     ]
-    if there.get("rules") != asked["rules"]:
+    if stored.get("rules") != wanted["rules"]:
         raise ValueError(f"{folder} is a run with other rules; choose another folder with -o")
-    if there.get("start") != asked["start"]:
+    if stored.get("start") != wanted["start"]:
         raise ValueError(f"{folder} is a run that began from another model; choose another folder with -o")
     if other:
         raise ValueError(f"{folder} is a run with other settings ({'; '.join(other)}); choose another folder with -o")

@@ -104,10 +104,10 @@ def first_difference(one: Any, other: Any, where: str = "") -> str:
     """Where two documents first differ, seconds apart, and how; nothing, if they do not."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in sorted((one.keys() | other.keys()) - set(UNTOLD)):
-            place = f"{where}.{name}" if where else name
+            path = f"{where}.{name}" if where else name
             if name not in one or name not in other:
-                return f"{place} is in one of them alone"
-            if found := first_difference(one[name], other[name], place):
+                return f"{path} is in one of them alone"
+            if found := first_difference(one[name], other[name], path):
                 return found
         return ""
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
@@ -141,7 +141,7 @@ def same_tensors(run: Run, again: Run, name: str) -> Check:
             return Check(name, False, f"{key} had shape {tuple(theirs[key].shape)}, now {tuple(ours[key].shape)}")
         if not torch.equal(theirs[key], ours[key]):
             apart = (theirs[key].double() - ours[key].double()).abs()
-            place = tuple(int(index) for index in (apart > 0).nonzero()[0])
-            return Check(name, False, f"{key}{list(place)} differs first, by {float(apart[place]):.3g};"
+            index = tuple(int(axis) for axis in (apart > 0).nonzero()[0])
+            return Check(name, False, f"{key}{list(index)} differs first, by {float(apart[index]):.3g};"
                          f" at most {float(apart.max()):.3g}")  # fmt: skip
     return Check(name, False, "the same numbers in other bytes")

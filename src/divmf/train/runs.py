@@ -352,10 +352,10 @@ class Run:
     def pick(self, rule: str | None = None, **criterion: float | None) -> Point:
         """Choose the operating point (see `Curve.choose`) and remember it."""
         point = self.curve.choose(rule, **criterion)  # type: ignore[arg-type]
-        asked: dict[str, Any] = {name: value for name, value in criterion.items() if value is not None} or {
+        given: dict[str, Any] = {name: value for name, value in criterion.items() if value is not None} or {
             "rule": rule
         }
-        write_json(self.folder / "picked.json", {"by": asked} | point.to_json())
+        write_json(self.folder / "picked.json", {"by": given} | point.to_json())
         return point
 
     @property
