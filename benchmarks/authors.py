@@ -89,8 +89,8 @@ def trained(folder: Path, name: str, what: str, settings: dict[str, Any], seed: 
         for _ in fit(run, split, config, start):
             pass
         if what == RELEASE:
-            write_model(base, run.model(run.curve.base))
-        run.curve.frame.write_parquet(path)
+            write_model(base, run.model(run.read_curve().base))
+        run.read_curve().frame.write_parquet(path)
 
 
 def trained_plainly(folder: Path, name: str, seed: int) -> None:

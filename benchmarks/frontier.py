@@ -204,8 +204,8 @@ def trained(place: Place, split: Split) -> Recommender:
         (place.run / "done").touch()
     run = Run.open(place.run)
     if place.base in VECTORS:
-        return Recommender(run.model(run.curve.base), split, run.curve.base, run.config.k)
-    return Recommender.at(run, run.curve.base, split)
+        return Recommender(run.model(run.read_curve().base), split, run.read_curve().base, run.read_config().k)
+    return Recommender.at(run, run.read_curve().base, split)
 
 
 def irspack_ials(met: sparse.csr_array, seed: int) -> Factors:

@@ -91,7 +91,7 @@ def diversity(folder: Path, seeds: tuple[int, ...]) -> None:
             place = Place(name, "softmax", seed, folder)
             split = place.split()
             base = trained(place, split)
-            l2 = float(Run.open(place.run).tuned["l2"])
+            l2 = float(Run.open(place.run).read_tuned()["l2"])
             areas = {}
             for method in ("market", "divmf"):
                 found_points = curve(method, base, split, K, chosen(place, method, base, split), part="valid")
@@ -156,7 +156,7 @@ def rates(folder: Path, seeds: tuple[int, ...]) -> None:
             place = Place(name, "softmax", seed, folder)
             split = place.split()
             trained(place, split)
-            l2 = float(Run.open(place.run).tuned["l2"])
+            l2 = float(Run.open(place.run).read_tuned()["l2"])
             users = {}
             for rate in RATES:
                 config = TrainConfig(seed=seed, l2=l2, learning_rate=rate)

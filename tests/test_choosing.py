@@ -35,16 +35,18 @@ def whole(split: Split, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def numbers(run: Run) -> list[dict[str, Any]]:
     """The points of a run without their seconds."""
-    return [{key: value for key, value in point.to_json().items() if key != "seconds"} for point in run.curve.points]
+    points = run.read_curve().points
+    return [{key: value for key, value in point.to_json().items() if key != "seconds"} for point in points]
 
 
 def test_the_run_holds_the_model_that_was_chosen_and_all_that_was_tried(split: Split, whole: Run) -> None:
-    choice, found = whole.choice, choose(split, CONFIG.k)
+    choice, found = whole.read_choice(), choose(split, CONFIG.k)
     assert choice is not None
     assert (choice["model"], choice["settings"]) == (found.name, found.settings)
     assert [(row["model"], row["valid_ndcg"]) for row in choice["tried"]] == [(t.name, t.ndcg) for t in found.tried]
     assert ahead_of_others(choice) == pytest.approx(found.ahead)
-    assert valid_ndcg(whole.scorer(), split, CONFIG.k).mean() == pytest.approx(whole.curve.base.valid["ndcg"], rel=1e-6)
+    expected = whole.read_curve().base.valid["ndcg"]
+    assert valid_ndcg(whole.scorer(), split, CONFIG.k).mean() == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_run_stopped_anywhere_ends_with_the_same_points(split: Split, whole: Run, tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_a_run_stopped_anywhere_ends_with_the_same_points(split: Split, whole: R
             run.log_file.write_text("".join(lines[:left]))
         list(fit(run, split, CONFIG))
         assert numbers(run) == numbers(whole)
-        kept = [Run.open(path).chosen(run.curve.points[-1]) for path in (folder, whole.folder)]
+        kept = [Run.open(path).chosen(run.read_curve().points[-1]) for path in (folder, whole.folder)]
         assert kept[0] is not None
         assert kept[1] is not None
         np.testing.assert_array_equal(kept[0].lists["all"], kept[1].lists["all"])
@@ -73,9 +75,9 @@ def test_one_kind_of_model_has_its_settings_chosen_and_what_is_given_stays(split
         config = TrainConfig(k=4, diversity_epochs=1, **given)
         run = Run.start(tmp_path / str(given["model"]), split, config)
         list(fit(run, split, config))
-        assert run.choice is not None
-        assert {row["model"] for row in run.choice["tried"]} == {given["model"]}
-        assert {name: run.choice["settings"][name] for name in given if name != "model"} == {
+        assert run.read_choice() is not None
+        assert {row["model"] for row in run.read_choice()["tried"]} == {given["model"]}
+        assert {name: run.read_choice()["settings"][name] for name in given if name != "model"} == {
             name: value for name, value in given.items() if name != "model"
         }
 
@@ -85,8 +87,8 @@ def test_progress_is_told_of_every_trial(split: Split, tmp_path: Path) -> None:
     config = TrainConfig(k=4, diversity_epochs=0, model="ease")
     run = Run.start(tmp_path / "run", split, config)
     assert [point.phase for point in fit(run, split, config, progress=told.append)] == ["accuracy"]
-    assert run.choice is not None
-    assert len(told) == len(run.choice["tried"])
+    assert run.read_choice() is not None
+    assert len(told) == len(run.read_choice()["tried"])
     assert told[0].startswith("ease: validation nDCG 0.")
 
 
@@ -106,7 +108,7 @@ def test_a_choice_that_was_tampered_with_is_named(whole: Run, tmp_path: Path) ->
     for name, value in (("model", "svd"), ("settings", {"l2": "much"}), ("tried", 3)):
         run.models_file.write_text(json.dumps(held | {name: value}))
         with pytest.raises(ValueError, match=rf"models.json is damaged.*{name}"):
-            _ = run.choice
+            _ = run.read_choice()
 
 
 def test_the_command_says_what_was_tried_and_by_how_much_the_choice_is_ahead(divmf: Any, tmp_path: Path) -> None:

@@ -91,11 +91,11 @@ def test_no_thread_of_the_group_outlives_it(size: int, done: Callable[[int], Pat
 
 def assert_same_curve(one: Run, other: Run, exact: bool = False) -> None:
     """Losses and metrics, the weights of every point that may be chosen, and its lists."""
-    assert len(one.curve) == len(other.curve) > 3
+    assert len(one.read_curve()) == len(other.read_curve()) > 3
     split = one.read_split()
     # what a tie can change; where passes are exact, there are none
     one_place = 0.0 if exact else 1 / min(split.n_users, split.n_items)
-    for mine, theirs in zip(one.curve.points, other.curve.points, strict=True):
+    for mine, theirs in zip(one.read_curve().points, other.read_curve().points, strict=True):
         assert (mine.phase, mine.epoch) == (theirs.phase, theirs.epoch)
         for value, same in ((mine.loss, theirs.loss), (mine.knob, theirs.knob), (mine.gap, theirs.gap)):
             assert value is same is None or value == pytest.approx(same, rel=1e-5)
@@ -106,7 +106,7 @@ def assert_same_curve(one: Run, other: Run, exact: bool = False) -> None:
                 unit = split.train.popularity.max() / 5 if metric == "popularity" else 1.0
                 assert found[metric] == pytest.approx(value, rel=1e-5, abs=unit * one_place), metric
             assert found.keys() == expected.keys()
-    for mine, theirs in zip(one.curve.operating, other.curve.operating, strict=True):
+    for mine, theirs in zip(one.read_curve().operating, other.read_curve().operating, strict=True):
         models = one.model(mine), other.model(theirs)
         for table, same in zip(*(model.tensors().values() for model in models), strict=True):
             # Adam makes a whole step even of a gradient next to nothing, whose sign is a matter of rounding, and the
@@ -192,7 +192,7 @@ def test_a_process_killed_in_either_phase_ends_the_run_and_the_same_command_goes
     assert errors.count("divmf: another process of this run was lost") == 1
     assert "the same command goes on" in errors
     assert not [path for path in (tmp_path / "cut").rglob("*.tmp") if "shared" not in path.name]
-    before = len(Run.open(tmp_path / "cut").curve)
+    before = len(Run.open(tmp_path / "cut").read_curve())
     assert 2 <= before < 15
     # another number of processes goes on, and torchrun starts them again where one is killed
     code, errors = killed(torchrun(3, "--max-restarts", 1, *command), tmp_path / "cut", "diversity", 0)
@@ -201,7 +201,7 @@ def test_a_process_killed_in_either_phase_ends_the_run_and_the_same_command_goes
     assert divmf("train", *command[3:4], "-o", tmp_path / "whole", *settings).code == 0
     cut, whole = Run.open(tmp_path / "cut"), Run.open(tmp_path / "whole")
     assert_same_curve(whole, cut)
-    assert cut.picked.epoch == whole.picked.epoch
+    assert cut.read_picked().epoch == whole.read_picked().epoch
 
 
 def test_work_for_one_process_is_refused_by_several(divmf: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def test_everything_is_all_interactions_in_order_and_nothing_is_held_out(split: 
 def test_the_final_model_has_the_settings_chosen_and_has_learnt_from_what_was_held_out(split: Split) -> None:
     fitted = library.DivMF(k=4, model="ease", diversity_epochs=6).fit(split)
     chosen = fitted.final(epoch=5)
-    choice = fitted.run.choice
+    choice = fitted.run.read_choice()
     assert choice is not None
     assert isinstance(chosen.scorer, ItemItem)
     np.testing.assert_allclose(chosen.scorer.weights, ease(split.known, choice["settings"]["l2"]).weights, atol=1e-6)
@@ -132,7 +132,7 @@ def test_python_takes_on_an_earlier_model_as_the_command_does(split: Split, tmp_
     before = library.DivMF(model="ials", dim=8, **settings).fit(split, tmp_path / "old")  # type: ignore[arg-type]
     for start in (tmp_path / "old", before):
         fitted = library.DivMF(**settings).fit(split, start=start)  # type: ignore[arg-type]
-        old, new = before.run.choice, fitted.run.choice
+        old, new = before.run.read_choice(), fitted.run.read_choice()
         assert old is not None
         assert new is not None
         assert (new["model"], new["settings"]) == ("ials", old["settings"])

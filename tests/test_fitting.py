@@ -36,7 +36,7 @@ def finished(folder: Path, split: Split, config: TrainConfig) -> Run:
 
 def numbers(run: Run) -> list[Any]:
     """All that a run says, but for how long it took."""
-    rows = [point.to_json() for point in run.curve.points]
+    rows = [point.to_json() for point in run.read_curve().points]
     return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 
 
@@ -45,12 +45,13 @@ def test_the_accuracy_phase_comes_first_and_its_best_weights_are_restored(
     tmp_path: Path, split: Split, settings: dict[str, Any]
 ) -> None:
     run = finished(tmp_path / "run", split, TrainConfig(**settings))
-    phases = [point.phase for point in run.curve.points]
+    phases = [point.phase for point in run.read_curve().points]
     assert phases == sorted(phases)  # "accuracy" before "diversity"
     assert phases.count("diversity") == 5
-    base = run.curve.base
-    assert base.valid["ndcg"] == max(point.valid["ndcg"] for point in run.curve.points if point.phase == "accuracy")
-    again = Training(run, split, run.config, run.model(base), {}, [])
+    base = run.read_curve().base
+    accuracy = [point for point in run.read_curve().points if point.phase == "accuracy"]
+    assert base.valid["ndcg"] == max(point.valid["ndcg"] for point in accuracy)
+    again = Training(run, split, run.read_config(), run.model(base), {}, [])
     assert measure_both(again.model, split, 3) == (base.valid, base.test)
 
 
@@ -72,7 +73,7 @@ def test_alternating_takes_turns(tmp_path: Path, split: Split) -> None:
     run = finished(
         tmp_path / "run", split, TrainConfig(**SETTINGS | {"schedule": "alternating", "diversity_epochs": 3})
     )
-    assert [(point.phase, point.epoch) for point in run.curve.points] == [
+    assert [(point.phase, point.epoch) for point in run.read_curve().points] == [
         (phase, epoch) for epoch in (1, 2, 3) for phase in ("accuracy", "diversity")
     ]
 
@@ -135,9 +136,9 @@ def test_stopping_while_lambda_is_chosen_or_right_after_changes_nothing(
         patch.setattr(tuning, "trial", stopped)
         with pytest.raises(KeyboardInterrupt):
             next(fit(run, split, config))
-    assert not run.tuned
+    assert not run.read_tuned()
     next(fit(run, split, config))
-    assert run.tuned == whole.tuned
+    assert run.read_tuned() == whole.read_tuned()
     assert numbers(finished(tmp_path / "part", split, config)) == numbers(whole)
 
 
@@ -165,7 +166,7 @@ def test_a_line_of_the_market_cut_off_by_a_kill_is_made_again(tmp_path: Path, sp
         pass
     text = run.log_file.read_text()
     run.log_file.write_text(text[:-20])
-    assert len(run.curve) == 7
+    assert len(run.read_curve()) == 7
     assert numbers(finished(tmp_path / "run", split, config)) == numbers(whole)
 
 
@@ -217,14 +218,14 @@ def test_the_folder_reads_back_what_was_written(tmp_path: Path, split: Split) ->
     config = TrainConfig(**SETTINGS)
     run = finished(tmp_path / "run", split, config)
     opened = Run.open(tmp_path / "run")
-    assert opened.config == config
+    assert opened.read_config() == config
     for name in ("train", "valid", "test"):
         assert getattr(opened.read_split(), name).frame.equals(getattr(split, name).frame)
     assert json.loads(opened.config_file.read_text())["versions"]["torch"] == torch.__version__
     assert not list(run.folder.rglob("*.tmp"))
     with pytest.raises(ValueError, match="no operating point was picked"):
-        _ = opened.picked
-    assert opened.pick(epoch=2).epoch == opened.picked.epoch == 2
+        _ = opened.read_picked()
+    assert opened.pick(epoch=2).epoch == opened.read_picked().epoch == 2
     with pytest.raises(ValueError, match="not a run folder"):
         Run.open(tmp_path)
 
@@ -240,7 +241,7 @@ def test_a_run_killed_before_its_config_was_written_starts_again(tmp_path: Path,
     run = Run.start(tmp_path / "run", split, config)
     run.config_file.unlink()
     (run.folder / ".config.json.1.tmp").write_text("{")
-    assert len(finished(tmp_path / "run", split, config).curve)
+    assert len(finished(tmp_path / "run", split, config).read_curve())
 
 
 def test_two_processes_do_not_share_a_run_folder(tmp_path: Path, split: Split) -> None:
@@ -265,7 +266,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, split: Split, name: str) -> Non
 
     def read_everything() -> None:
         again = Run.start(tmp_path / "run", split, config)
-        _ = again.curve, again.read_split(), again.resume(split.n_users), again.model(again.curve.base)
+        _ = again.read_curve(), again.read_split(), again.resume(split.n_users), again.model(again.read_curve().base)
 
     with pytest.raises(ValueError, match=rf"{name} is damaged .* train again"):
         read_everything()

@@ -41,11 +41,11 @@ def run(split: Split, tmp_path_factory: pytest.TempPathFactory) -> Run:
 )
 def test_rules_that_do_not_fit_their_run_are_refused(run: Run, name: str, value: Any, match: str) -> None:
     whole = run.rules_file.read_text()
-    assert run.rules is not None
+    assert run.read_rules() is not None
     try:
         run.rules_file.write_text(json.dumps(json.loads(whole) | {name: value}))
         with pytest.raises(ValueError, match=match) as said:
-            _ = run.rules
+            _ = run.read_rules()
         assert str(Path(run.folder) / "rules.json") in str(said.value)
     finally:
         run.rules_file.write_text(whole)

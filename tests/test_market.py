@@ -386,7 +386,7 @@ def run(split: Split, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_lists_of_each_kind_leave_out_what_is_seen_by_then(run: Run, split: Split) -> None:
     seen = {"valid": split.train.matrix, "test": split.seen, "all": split.known}
-    point = run.curve.points[-1]
+    point = run.read_curve().points[-1]
     chosen = run.chosen(point)
     assert chosen is not None
     assert tuple(chosen.lists) == KINDS
@@ -437,7 +437,7 @@ def test_random_scores_learn_nothing_from_what_is_held_out(split: Split) -> None
 
 
 def test_a_point_made_again_is_the_same(run: Run, split: Split) -> None:
-    before, point = [each for each in run.curve.points if each.knob is not None][3:5]
+    before, point = [each for each in run.read_curve().points if each.knob is not None][3:5]
     again = Exchange(run, split, CONFIG)
     kept = run.chosen(before)
     assert kept is not None
@@ -473,7 +473,7 @@ def test_weights_of_slots_and_of_exposure_by_hand() -> None:
 
 
 def test_attention_moves_diversity_to_the_front_of_the_list(split: Split, run: Run) -> None:
-    model = run.model(run.curve.base)
+    model = run.model(run.read_curve().base)
     scores = (model.users @ model.items.T).detach().numpy() if isinstance(model.users, torch.Tensor) else None
     assert scores is not None
     first = {}

@@ -173,7 +173,7 @@ def test_the_joint_schedule_is_a_curve_of_its_epochs_and_goes_on_after_a_stop(tm
     for _, _ in zip(range(2), fit(stopped, split, config), strict=False):
         pass
     list(fit(stopped, split, config))
-    last = [run.model(run.curve.points[-1]) for run in (straight, stopped)]
+    last = [run.model(run.read_curve().points[-1]) for run in (straight, stopped)]
     assert torch.equal(last[0].users, last[1].users)
 
 
@@ -191,7 +191,7 @@ def test_the_released_settings_begin_the_diversity_phase_with_adam_as_it_was_at_
     run = Run.start(tmp_path / "run", split, config)
     points = list(fit(run, split, config))
     accuracy = [point for point in points if point.phase == "accuracy"]
-    best = run.curve.base.epoch
+    best = run.read_curve().base.epoch
     assert best == len(accuracy) - 3
     # the same epochs again, to the best and no further
     shorter = TrainConfig(
@@ -227,4 +227,4 @@ def test_the_released_settings_are_measured_at_both_lengths(tmp_path: Path) -> N
         for k, ending in ((5, ""), (10, "@10")):
             expected = measure(lists, held, split.train.popularity, k)
             assert {name: part[f"{name}{ending}"] for name in expected} == pytest.approx(expected)
-    assert run.curve.points[-1].valid == pytest.approx(dict(point.valid))
+    assert run.read_curve().points[-1].valid == pytest.approx(dict(point.valid))

@@ -207,7 +207,7 @@ def test_divmf_from_the_base_model_is_the_whole_training_at_once(tmp_path: Path,
     run = Run.start(tmp_path / "run", split, config)
     for _ in fit(run, split, config):
         pass
-    assert [point.test for point in curve.operating] == [point.test for point in run.curve.operating]
+    assert [point.test for point in curve.operating] == [point.test for point in run.read_curve().operating]
     assert not any((tmp_path / "cache" / "runs").iterdir())  # only the curve is kept
 
 

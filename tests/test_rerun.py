@@ -43,7 +43,7 @@ def test_points_that_were_added_by_a_choice_are_made_again(run_folder: Path, tmp
     assert divmf("pick", run_folder, "--rho", 0.05).code == 0
     done = divmf("rerun", run_folder, "-o", tmp_path / "again", "--json")
     assert (done.code, done.json["equal"]) == (0, True)
-    assert [point.knob for point in Run(tmp_path / "again").curve.points][-2:] == [0.0321, 0.05]
+    assert [point.knob for point in Run(tmp_path / "again").read_curve().points][-2:] == [0.0321, 0.05]
 
 
 def test_what_is_not_the_same_is_named_with_its_place(run_folder: Path, divmf: Any) -> None:

@@ -196,7 +196,7 @@ def test_a_torn_line_is_cut_before_the_next_is_written(run_folder: Path, divmf: 
     lines = log.read_text().splitlines(keepends=True)
     assert "".join(lines[:-1]) == before
     assert json.loads(lines[-1])["knob"] == 0.0321
-    assert Run.open(run_folder).picked.knob == 0.0321
+    assert Run.open(run_folder).read_picked().knob == 0.0321
 
 
 def test_a_log_shorter_than_the_state_is_noticed(run_folder: Path) -> None:

@@ -75,8 +75,8 @@ def test_every_point_of_a_curve_keeps_the_rules(split: divmf.Split, tmp_path: Pa
     chosen.save(tmp_path / "saved")
     check(divmf.load(tmp_path / "saved").recommend_frame())
     opened = divmf.DivMF.load(tmp_path / "run")
-    assert opened.run.rules is not None
-    assert opened.run.rules.digest == model.run.rules.digest  # type: ignore[union-attr]
+    assert opened.run.read_rules() is not None
+    assert opened.run.read_rules().digest == model.run.read_rules().digest  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="other rules"):
         divmf.diversify(*factors, split, k=K, diversity_epochs=3, run=tmp_path / "run")
 

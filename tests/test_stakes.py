@@ -71,7 +71,7 @@ def split() -> Split:
 
 def changed_by_group(run: Run, split: Split) -> Array:
     """Of the half of the users with few interactions, and of the others: the share of places changed at the last ρ."""
-    lists = [Recommender.at(run, run.curve.operating[at], split).lists(seen="train").items for at in (0, -1)]
+    lists = [Recommender.at(run, run.read_curve().operating[at], split).lists(seen="train").items for at in (0, -1)]
     kept = [len(set(one) & set(other)) / 5 for one, other in zip(*(found.tolist() for found in lists), strict=True)]
     n = np.diff(split.train.matrix.indptr)
     return np.array([1 - np.mean(np.array(kept)[group]) for group in (n <= np.median(n), n > np.median(n))])

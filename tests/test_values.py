@@ -235,7 +235,7 @@ def test_from_the_file_to_lists_of_new_people(divmf: Any, tmp_path: Path) -> Non
     people = frame.head(200).rename({"plays": "weight"})
     chosen = DivMF.load(run)
     assert made["by plays"].equals(load(run / "final").recommend_frame(histories=people))
-    assert chosen.run.data["fingerprint"] == fingerprint(split)
+    assert chosen.run.read_facts()["fingerprint"] == fingerprint(split)
     refused = divmf("recommend", run, "-o", tmp_path / "x.csv", "--weight", "plays")
     assert refused.code == 2
     assert "--weight names a column of --histories" in refused.err

@@ -94,13 +94,13 @@ def check_run(folder: Path) -> None:
     run = Run.open(folder)
     log = run.log_file.read_bytes()
     try:
-        _ = run.config, run.tuned, run.choice
-        curve = run.curve
+        _ = run.read_config(), run.read_tuned(), run.read_choice()
+        curve = run.read_curve()
         if len(curve):
             curve.choose(ndcg_drop=0.05)
         users = np.arange(run.read_split().n_users)
         lists = run.scorer().scores(users).argsort(axis=1)[:, -3:]
-        if (rules := run.rules) is not None:
+        if (rules := run.read_rules()) is not None:
             summary(rules, lists)
         run.resume(len(users))
     finally:

@@ -44,7 +44,7 @@ def test_a_known_user_gets_a_full_page_of_items_not_met(live: Live) -> None:
 
 def test_at_the_run_s_discounts_a_first_page_is_the_best_response_to_them(run_folder: Path, live: Live) -> None:
     run = Run.open(run_folder)
-    chosen = run.chosen(run.picked)
+    chosen = run.chosen(run.read_picked())
     assert chosen is not None
     page = live.recommend("u00007", dry_run=True)
     scores = live.engine.people.scores(live.engine.people.known_user(7))[0]
@@ -235,7 +235,7 @@ def test_filters_and_exclusions(run_folder: Path, tmp_path: Path) -> None:
 
 def test_moving_the_operating_point_takes_its_discounts_over_and_survives_a_start(run_folder: Path) -> None:
     run = Run.open(run_folder)
-    last = [point for point in run.curve.points if point.knob is not None][-1]
+    last = [point for point in run.read_curve().points if point.knob is not None][-1]
     with Live(run_folder) as live:
         live.set_point(last.epoch).result()
         assert live.engine.ledger.pace.rho == last.knob
@@ -270,7 +270,7 @@ def test_a_newer_run_is_taken_over_with_everything_shown(run_folder: Path, tmp_p
 def test_a_point_set_for_another_run_is_not_taken_for_one_of_this(run_folder: Path, tmp_path: Path) -> None:
     with Live(run_folder, store=f"sqlite:///{tmp_path}/s.sqlite") as live:
         live.set_point(1).result()
-        picked = Run.open(run_folder).picked
+        picked = Run.open(run_folder).read_picked()
     other = Path(shutil.copytree(run_folder, tmp_path / "other"))
     config = json.loads((other / "config.json").read_text())
     config["versions"]["divmf"] = "another"

@@ -58,7 +58,7 @@ def compare(
     if missing and methods is not None:
         raise ValueError(f"--methods {methods}: {next(iter(missing))} cannot run here; {next(iter(missing.values()))}")
     opened = Run.open(run)
-    opened.curve.choose(ndcg_drop=0.0)  # a run without points has nothing to compare
+    opened.read_curve().choose(ndcg_drop=0.0)  # a run without points has nothing to compare
     titles = {} if catalog is None else read_catalog(catalog)[1]
     tables = {"matched.csv": ("method", "loss"), "matched.parquet": ("method", "loss"), "curves.parquet": ("method",)}
     for name in ("report.html", "curves.html", *tables):
@@ -125,7 +125,7 @@ def write_report(
     from divmf.reports.groups import groups_section
     from divmf.reports.page import made_by, write_page
 
-    split, k = run.read_split(), run.config.k
+    split, k = run.read_split(), run.read_config().k
     own, *others = found
     found = [own, *sorted(others, key=lambda rival: rival.curve.best_within(USUAL_LOSS, "gini").valid["gini"])]
     curves = {rival.name: rival.curve for rival in found}

@@ -50,7 +50,7 @@ def demo(
     split, config = data.leave_one_out(seed), TrainConfig(seed=seed)
     out.note(f"a marketplace of {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")
     run = train_run(out, output / "run", split, config, "synthetic")
-    picked, curve = choose(run, split, ndcg_drop=LOSS), run.curve
+    picked, curve = choose(run, split, ndcg_drop=LOSS), run.read_curve()
     own = NAMES[config.method]
     chosen = {name: Recommender.at(run, point, split) for name, point in (("model", curve.base), (own, picked))}
     rivals = reranker_curves(out, chosen["model"].lists(k=WIDTH, seen="train"), split, run)
@@ -124,5 +124,5 @@ def reranker_curves(out: Out, candidates: "TopK", split: "Split", run: "Run") ->
             if why := METHODS[name].missing:
                 out.note(f"{name} is left out: {why}")
                 continue
-            curves[name] = sweep(candidates, METHODS[name], split, run.config.k)
+            curves[name] = sweep(candidates, METHODS[name], split, run.read_config().k)
     return dict(sorted(curves.items(), key=lambda pair: pair[1].best_within(LOSS, "gini").valid["gini"]))

@@ -139,8 +139,8 @@ def under_rules(
     if not (folder / "config.json").exists():
         raise ValueError(f"{folder} is a saved model; lists that keep --rules are made from the run folder it is of")
     run = Run.open(folder)
-    if k is not None and k != run.config.k:
-        raise ValueError(f"--k {k} and --rules do not go together: the run's lists are of {run.config.k}")
+    if k is not None and k != run.read_config().k:
+        raise ValueError(f"--k {k} and --rules do not go together: the run's lists are of {run.read_config().k}")
     made, bound, ndcg = lists_under(run, chosen.split, chosen.point, rules)
     return replace(chosen, chosen=made, scorer=chosen.scoring), bound, ndcg
 

@@ -59,7 +59,7 @@ def replay(
     if not requests:
         raise ValueError(f"{log} holds no requests")
     token = token or os.environ.get("DIVMF_SERVE_TOKEN")
-    n_items, seconds = Run.open(run).sizes.items, 0.0
+    n_items, seconds = Run.open(run).read_sizes().items, 0.0
     out.note(f"{log}: {len(requests):,} requests")
     if url is None:
         with tempfile.TemporaryDirectory() as folder:

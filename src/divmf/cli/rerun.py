@@ -30,7 +30,7 @@ def rerun(
     from divmf.train.runs import Run
 
     opened = Run.open(run)
-    if not len(opened.curve):
+    if not len(opened.read_curve()):
         raise ValueError(f"{run} has no finished epoch yet, so there is nothing to make again")
     if output is not None and output.resolve() == run.resolve():
         raise ValueError(f"{output} is the run itself; choose another folder with -o")
@@ -55,7 +55,7 @@ def make(out: Out, opened: "Run", folder: Path) -> "Run":
     from divmf.train.rerun import repeat
     from divmf.train.runs import Run
 
-    total = len(opened.curve)
+    total = len(opened.read_curve())
     with out.progress("making it again", total) as bar:
         for number, point in enumerate(repeat(opened, folder), 1):
             bar.update(point.phase, number, total, {"nDCG": point.valid["ndcg"], "Gini": point.valid["gini"]})

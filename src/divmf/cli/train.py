@@ -126,12 +126,13 @@ def train(
     columns = Columns(user, item, time, query, split_column, held_share(hold_out), min_rating, rating, by_time, weight)
     split = load_split(out, data, k_core, config.seed, columns, clock)
     run = train_run(out, output, split, config, masked(data), clock, before, read_rules(rules, catalog))
-    theirs = comm.shared(run.has_pick) and not pick  # a choice of theirs stands, if the first process found one
-    picked = run.picked if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
+    theirs = comm.shared(run.has_pick()) and not pick  # a choice of theirs stands, if the first process found one
+    picked = run.read_picked() if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     if final:
         with clock.phase("once more on everything"), out.progress("once more, on everything", None):
             make_final(run, split, picked)
-    base = run.curve.base
+    curve = run.read_curve()
+    base = curve.base
     say_choice(out, run)
     ruled = say_rules(out, run, split, picked)
     out.table(
@@ -151,12 +152,12 @@ def train(
     out.result(
         {
             "run": str(output),
-            "accuracy_epochs": sum(point.phase == "accuracy" and point.epoch > 0 for point in run.curve.points),
-            "diversity_epochs": sum(point.phase == "diversity" for point in run.curve.points),
+            "accuracy_epochs": sum(point.phase == "accuracy" and point.epoch > 0 for point in curve.points),
+            "diversity_epochs": sum(point.phase == "diversity" for point in curve.points),
             "base": base.to_json(),
             "picked": picked.to_json(),
-            "model": run.choice,
-            "tuned": run.tuned,
+            "model": run.read_choice(),
+            "tuned": run.read_tuned(),
         }
         | ruled
         | ({"profile": where} if profile else {})
@@ -165,12 +166,12 @@ def train(
 
 def say_rules(out: Out, run: "Run", split: "Split", picked: "Point") -> dict[str, Any]:
     """What the rules of a run ask for, what the lists of the picked point give, and what the rules cost."""
-    bound = run.rules
+    bound = run.read_rules()
     if bound is None:
         return {}
     from divmf.engine import comm
 
-    chosen, curve = run.chosen(picked, comm.row_range(split.n_users)), run.curve
+    chosen, curve = run.chosen(picked, comm.row_range(split.n_users)), run.read_curve()
     assert chosen is not None  # the market keeps rules
     cost = {"without": curve.without_rules.test["ndcg"], "with": curve.base.test["ndcg"]}
     return {"rules": say_given(out, bound, chosen.lists["all"], cost)}
@@ -187,7 +188,8 @@ def make_final(run: "Run", split: "Split", picked: "Point") -> None:
 
 def base_name(run: "Run") -> str:
     """What the curve begins with: the model that was chosen, or MF trained by epochs."""
-    return str(run.choice["model"]) if run.choice else "MF"
+    choice = run.read_choice()
+    return "MF" if choice is None else str(choice["model"])
 
 
 def say_choice(out: Out, run: "Run") -> None:
@@ -195,7 +197,7 @@ def say_choice(out: Out, run: "Run") -> None:
     from divmf.models.searches import told
     from divmf.train.choosing import ahead_of_others
 
-    choice = run.choice
+    choice = run.read_choice()
     if choice is None:
         return
     rows = []
@@ -232,8 +234,9 @@ def choose(
     """Pick the operating point of a run; a point is added where the criterion is just met."""
     from divmf.train.market import refine
 
-    run.curve.choose(rule, **criterion)  # type: ignore[arg-type]  # refuses what cannot be chosen before computing
-    refine(run, run.read_split() if split is None else split, run.config, clock, None, **criterion)
+    curve = run.read_curve()
+    curve.choose(rule, **criterion)  # type: ignore[arg-type]  # refuses what cannot be chosen, before computing
+    refine(run, run.read_split() if split is None else split, run.read_config(), clock, None, **criterion)
     return run.pick(rule, **criterion)
 
 
@@ -265,7 +268,7 @@ def train_run(
         bound = None if rules is None else bound_to(rules, split, config)
         model = None if earlier is None else earlier.scorer()
         run = Run.start(output, split, config, source, model, bound)
-    if done := len(run.curve):
+    if done := len(run.read_curve()):
         out.note(f"{output}: going on after {done} epochs")
     try:
         with out.progress("model", None) as bar:
@@ -276,7 +279,8 @@ def train_run(
                     "nDCG": point.valid["ndcg"], "Gini": point.valid["gini"],
                 })  # fmt: skip
     except KeyboardInterrupt:
-        out.note(f"\nstopped; {len(run.curve)} epochs are kept in {output}. The same command goes on from there.")
+        done = len(run.read_curve())
+        out.note(f"\nstopped; {done} epochs are kept in {output}. The same command goes on from there.")
         raise
     return run
 
@@ -297,7 +301,7 @@ def curve(
     from divmf.train.runs import Run
 
     opened = Run.open(run)
-    made = opened.curve
+    made = opened.read_curve()
     if output:
         check_output(output, (".csv", ".parquet", *PICTURES), [], ("phase", "epoch", "valid_ndcg"))
     if not len(made):
@@ -312,9 +316,9 @@ def curve(
          *(getattr(point, part)[name] for part, name in parts)]
         for point in chosen
     ]  # fmt: skip
-    out.table(f"{run}: k = {opened.config.k}", ["point", *(f"{part} {name}" for part, name in parts)], rows)
+    out.table(f"{run}: k = {opened.read_config().k}", ["point", *(f"{part} {name}" for part, name in parts)], rows)
     if output:
-        write_curve(made, output, opened.config.method)
+        write_curve(made, output, opened.read_config().method)
         out.note(f"wrote {output}")
     out.result([point.to_json() for point in made.points])
 
@@ -362,7 +366,7 @@ def pick(
         epoch=epoch,
         rho=rho,
     )
-    base = opened.curve.base
+    base = opened.read_curve().base
     lost = 1 - point.valid["ndcg"] / base.valid["ndcg"] if base.valid["ndcg"] else 0.0
     change = f"{lost:.1%} of validation nDCG given up" if lost >= 0 else f"{-lost:.1%} more validation nDCG"
     out.say(f"picked {point.name}: {change}")

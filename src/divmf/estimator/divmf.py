@@ -108,26 +108,32 @@ class DivMF(TrainConfig):
         # a frozen dataclass of settings, so what fit learns is set beside them
         object.__setattr__(self, "run_", run)
         object.__setattr__(self, "split_", split)
+        object.__setattr__(self, "curve_", run.read_curve())
         return self
 
     @classmethod
     def load(cls, run: str | Path) -> Self:
         """A fitted DivMF from its run folder."""
         opened = Run.open(run)
-        return cls(**asdict(opened.config))._fitted(opened, opened.read_split())
+        return cls(**asdict(opened.read_config()))._fitted(opened, opened.read_split())
 
     @property
     def run(self) -> Run:
         """The run folder of the fit."""
-        if not hasattr(self, "run_"):
-            raise ValueError("this DivMF was not fitted yet; call fit(split) first")
-        fitted: Run = self.run_
+        self._check_fitted()
+        fitted: Run = self.run_  # type: ignore[attr-defined]
         return fitted
 
     @property
     def curve(self) -> Curve:
         """Every epoch as a point: accuracy and diversity, on validation and test."""
-        return self.run.curve
+        self._check_fitted()
+        curve: Curve = self.curve_  # type: ignore[attr-defined]
+        return curve
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "run_"):
+            raise ValueError("this DivMF was not fitted yet; call fit(split) first")
 
     def refine(
         self, *, ndcg_drop: float | None = None, gini: float | None = None, coverage: float | None = None,
@@ -137,6 +143,7 @@ class DivMF(TrainConfig):
         criterion = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "rho": rho}
         self.curve.choose(**criterion)  # type: ignore[arg-type]  # refuses what cannot be chosen
         refine(self.run, self.split_, self, None, self._scorer, **criterion)  # type: ignore[attr-defined]
+        object.__setattr__(self, "curve_", self.run.read_curve())
         return self
 
     def choose(
@@ -147,7 +154,7 @@ class DivMF(TrainConfig):
 
         Nothing is computed; `at` first adds the points that a criterion falls between.
         """
-        point = self.run.curve.choose(rule, ndcg_drop=ndcg_drop, gini=gini, coverage=coverage, epoch=epoch, rho=rho)
+        point = self.curve.choose(rule, ndcg_drop=ndcg_drop, gini=gini, coverage=coverage, epoch=epoch, rho=rho)
         return Recommender.at(self.run, point, self.split_, self._scorer)  # type: ignore[attr-defined]
 
     def at(
@@ -161,7 +168,7 @@ class DivMF(TrainConfig):
         epoch, rho, rule: this point of the curve; this ρ; or "knee", where the curve bends
         """
         given = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
-        self.run.curve.choose(rule, **given)  # type: ignore[arg-type]  # refuses what cannot be chosen
+        self.curve.choose(rule, **given)  # type: ignore[arg-type]  # refuses what cannot be chosen
         if rule is None and epoch is None:
             self.refine(ndcg_drop=ndcg_drop, gini=gini, coverage=coverage, rho=rho)
         return self.choose(rule, **given)  # type: ignore[arg-type]
@@ -212,4 +219,4 @@ def final_of(run: Run, split: Split, point: Point, clock: Clock | None = None) -
     """The operating point of a run, learnt once more from everything: for lists that people will see."""
     scorer, whole, chosen = final(run, split, point, clock)
     model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS
-    return Recommender(model, whole, point, run.config.k, chosen, scorer, Learnt.of(run, split))
+    return Recommender(model, whole, point, run.read_config().k, chosen, scorer, Learnt.of(run, split))

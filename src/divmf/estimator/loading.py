@@ -32,7 +32,7 @@ def load(folder: str | Path) -> Recommender:
     if (folder / "config.json").exists():
         run = Run.open(folder)
         split = run.read_split()
-        return Recommender.at(run, run.picked, split)
+        return Recommender.at(run, run.read_picked(), split)
     raise ValueError(
         f"{folder} is neither a saved model nor a run folder; make one with `divmf train DATA -o {folder}`"
     )

@@ -70,8 +70,9 @@ class Recommender:
 
         scorer: what the run was made from, where that is not kept with it
         """
-        rows, k, learnt = comm.row_range(split.n_users), run.config.k, Learnt.of(run, split)
-        if run.config.method != "market":
+        config, rows, learnt = run.read_config(), comm.row_range(split.n_users), Learnt.of(run, split)
+        k = config.k
+        if config.method != "market":
             return cls(run.model(point, rows), split, point, k, learnt=learnt)
         scorer = scorer or run.scorer(rows)
         model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS

@@ -63,9 +63,9 @@ class Engine:
 
     def __init__(self, folder: str | Path, options: Options, point: Point | None = None) -> None:
         self.run, self.options = Run.open(folder), options
-        self.split, self.config = self.run.read_split(), self.run.config
-        self.curve: Curve = self.run.curve
-        self.point = self.run.picked if point is None else point
+        self.split, self.config = self.run.read_split(), self.run.read_config()
+        self.curve: Curve = self.run.read_curve()
+        self.point = self.run.read_picked() if point is None else point
         market = self.config.method == "market"
         trained = None if market else Factors.of(self.run.model(self.point))  # the paper's method has no discounts
         fitted = fitted_of(self.run, self.split, trained)
@@ -83,7 +83,7 @@ class Engine:
         """The rules that pages keep if no others are set, and what their totals are paid at first."""
         if self.options.rules is not None:
             return self.bound_now(self.options.rules), None
-        return self.run.rules, split_discount(self.run, self.point, self.config)[1]
+        return self.run.read_rules(), split_discount(self.run, self.point, self.config)[1]
 
     def bound_now(self, rules: Rules) -> Bound:
         """Rules for the items that there are now."""

@@ -53,7 +53,7 @@ def fitted_of(run: Run, split: Split, scorer: Scorer | None = None) -> Fitted:
     if isinstance(scorer, ItemItem):
         return Fitted(scorer, "ease", learnt.settings)
     if learnt.name is None:
-        return Fitted(scorer, "bpr", settings_by_epochs(replace(run.config, model="bpr"), split, {}))
+        return Fitted(scorer, "bpr", settings_by_epochs(replace(run.read_config(), model="bpr"), split, {}))
     return Fitted(scorer, learnt.name, learnt.settings)
 
 

@@ -166,7 +166,7 @@ class Shared:
         elif name == "rules":
             self._take_rules(told, starting)
         elif name == "reload" and starting:  # what was picked then is newer than a point set before
-            self._move(self.engine.run.picked.epoch)
+            self._move(self.engine.run.read_picked().epoch)
         elif name == "reload" and told["by"] != self.worker:
             self.reopen()
 

@@ -106,7 +106,7 @@ def ahead_of_others(choice: Choice) -> float | None:
 
 def check_chosen(run: Run) -> None:
     """Refuse a run whose settings cannot be used once more."""
-    if run.choice is None:
+    if run.read_choice() is None:
         raise ValueError(
             f"{run.folder}: its model was trained by epochs until validation converged, and nothing is left to say"
             " when; --final and --from go with a model that is chosen: auto, ease, ials or softmax"
@@ -128,7 +128,7 @@ def check_taken_on(earlier: Run, config: TrainConfig, taken: str, names: tuple[s
 def taken_on(earlier: Run, split: Split, config: TrainConfig) -> Chosen:
     """The model of an earlier run, with its settings, a few steps on from its vectors on what is known now."""
     check_chosen(earlier)
-    choice, began = earlier.choice, time.perf_counter()
+    choice, began = earlier.read_choice(), time.perf_counter()
     assert choice is not None
     settings = dict(choice["settings"])
     if "pairs" in settings:
@@ -159,7 +159,7 @@ def aligned(earlier: Run, split: Split, seed: int = 0) -> Scorer:
     items = numbers_of(split.item_ids, before.item_ids)
     bias = np.where(items >= 0, scorer.bias[np.maximum(items, 0)], np.float32(0))
     found = Factors.from_arrays(users, table(scorer.items_t.T, items), bias)
-    new, choice = np.flatnonzero(numbers_of(split.user_ids, before.user_ids) < 0), earlier.choice
+    new, choice = np.flatnonzero(numbers_of(split.user_ids, before.user_ids) < 0), earlier.read_choice()
     if len(new) and choice is not None:
         known = Known(found, choice["model"], choice["settings"])
         folded = fold_in(known, split.train.weighted[new])

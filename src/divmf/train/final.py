@@ -41,7 +41,7 @@ def everything(split: Split) -> Split:
 def final(run: Run, split: Split, point: Point, clock: Clock | None = None) -> tuple[Scorer, Split, Chosen | None]:
     """The model of a run on everything, and its lists at the ρ of a point; no lists where the point has no ρ."""
     check_chosen(run)
-    choice, config, whole = run.choice, run.config, everything(split)
+    choice, config, whole = run.read_choice(), run.read_config(), everything(split)
     assert choice is not None
     settings = dict(choice["settings"])
     if "pairs" in settings:

@@ -115,7 +115,7 @@ def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None, cl
     optimisers = optimisers_of(model, config)
     for phase, optimiser in optimisers.items():
         restore_optimiser(phase, optimiser, state)
-    points = list(run.curve.points)
+    points = list(run.read_curve().points)
     if not any(point.phase == DIVERSITY for point in points):
         with clock.phase("choosing λ"):
             config = tuned(run, split, config)

@@ -43,7 +43,7 @@ def fit_scores(run: Run, split: Split, config: TrainConfig, scorer: Scorer) -> I
     """The market on the scores of a model that is there already, yielding each new point of the curve."""
     check_fits(split, config)
     with run.locked():
-        if not run.curve.points:
+        if not run.read_curve().points:
             run.record_scorer(scorer)
         yield from market_of(run, split, config, scorer, Clock())
 
@@ -51,7 +51,7 @@ def fit_scores(run: Run, split: Split, config: TrainConfig, scorer: Scorer) -> I
 def market_of(run: Run, split: Split, config: TrainConfig, scorer: Scorer, clock: Clock) -> Iterator[Point]:
     """The points of the market on a scorer: its own lists first, then along ρ."""
     with clock.phase(config.method):
-        maker, points = Exchange(run, split, config, clock, scorer), list(run.curve.points)
+        maker, points = Exchange(run, split, config, clock, scorer), list(run.read_curve().points)
     if not points:
         with clock.phase(config.method):
             _, own = maker.market.own
@@ -114,7 +114,7 @@ class Exchange:
         rules: Bound | None = None,
     ) -> None:  # fmt: skip
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
-        rules, held = rules or run.rules, Held.of(split)
+        rules, held = rules or run.read_rules(), Held.of(split)
         scorer = scorer or run.scorer(comm.row_range(split.n_users))
         if rules is not None:
             scorer, held = shut(scorer, rules.blocked.items), held_within(held, rules.blocked)
@@ -188,12 +188,12 @@ def refine(
 ) -> None:  # fmt: skip
     """More points with a ρ, between the two where a criterion of `Curve.choose` stops or begins to hold."""
     ((name, value),) = [(name, value) for name, value in criterion.items() if value is not None] or [("", 0.0)]
-    if config.method == "divmf" or name not in ("ndcg_drop", "gini", "coverage", "rho") or not run.curve.has_rho:
+    if config.method == "divmf" or name not in ("ndcg_drop", "gini", "coverage", "rho") or not run.read_curve().has_rho:
         return
     maker: Exchange | None = None
     with run.locked():
         while True:
-            curve = run.curve
+            curve = run.read_curve()
             between = float(value) if name == "rho" else rho_between(curve, name, float(value))
             if between is None or any(point.knob == between for point in curve.points) or between <= 0:
                 return

@@ -51,14 +51,14 @@ class Learnt:
     @classmethod
     def of(cls, run: Run, split: Split) -> Self:
         """As the run has it."""
-        config = run.config
+        config = run.read_config()
         stake = (stake_of(split) if config.stake is None else config.stake) if config.method == "market" else 0.0
         market = (config.exposure, stake, config.delta, config.level, config.steepness, run.rules_file.exists())
-        if run.choice is not None:
-            return cls(run.choice["model"], run.choice["settings"], *market)
-        if run.began_from is not None:
+        if (choice := run.read_choice()) is not None:
+            return cls(choice["model"], choice["settings"], *market)
+        if run.read_start() is not None:
             return cls(None, {}, *market)
-        return cls(config.model, settings_by_epochs(config, split, run.tuned), *market)
+        return cls(config.model, settings_by_epochs(config, split, run.read_tuned()), *market)
 
     def to_json(self) -> dict[str, Any]:
         """As it is written to disk."""

@@ -30,23 +30,23 @@ class Check:
 
 def repeat(run: Run, folder: Path) -> Iterator[Point]:
     """Make the points of a run again in another folder, with its data and settings; one begun there goes on."""
-    split, config, start = run.read_split(), run.config, read_as(run.config_file, CONFIG)["start"]
-    there = run.curve.points
+    split, config, start = run.read_split(), run.read_config(), run.read_start()
+    curve = run.read_curve()
     if start == FUNCTION:
         raise ValueError(f"{run.folder}: the scores were a function's, which is not kept; call diversify again")
     scorer = None if start is None else run.scorer()
-    model = run.model(run.curve.base) if start is not None and is_factors(run) else None
-    again = Run.start(folder, split, config, run.data["source"], scorer if model is None else model)
+    model = run.model(curve.base) if start is not None and is_factors(run) else None
+    again = Run.start(folder, split, config, run.read_facts()["source"], scorer if model is None else model)
     making = fit(again, split, config, model) if scorer is None or model else fit_scores(again, split, config, scorer)
     for point in making:
         yield point
-        if all(count(again.curve.points, phase) >= count(there, phase) for phase in (True, False)):
+        if all(count(again.read_curve().points, phase) >= count(curve.points, phase) for phase in (True, False)):
             break  # the run was stopped before its end: what it has is made
-    made = {point.knob for point in again.curve.points}
-    for point in there:
+    made = {point.knob for point in again.read_curve().points}
+    for point in curve.points:
         if point.knob is not None and point.knob not in made:  # added where a criterion of `divmf pick` is just met
             refine(again, split, config, None, None if model else scorer, rho=point.knob)
-            yield again.curve.points[-1]
+            yield again.read_curve().points[-1]
 
 
 def is_factors(run: Run) -> bool:
@@ -62,17 +62,17 @@ def count(points: tuple[Point, ...], accuracy: bool) -> int:
 def compared(run: Run, again: Run) -> list[Check]:
     """Two runs of the same settings: data, versions, the log, and each file of numbers."""
     found = [same_data(run, again), same_versions(run), same_points(run, again)]
-    if run.tuned or again.tuned:
-        found.append(same_document("tuned.json", run.tuned, again.tuned))
+    if run.read_tuned() or again.read_tuned():
+        found.append(same_document("tuned.json", run.read_tuned(), again.read_tuned()))
     found += same_weights(run, again)
-    if run.state_file.exists() and len(run.curve) == len(again.curve):
+    if run.state_file.exists() and len(run.read_curve()) == len(again.read_curve()):
         found.append(same_tensors(run, again, run.state_file.name))
     return found
 
 
 def same_data(run: Run, again: Run) -> Check:
     """The fingerprint of what each learnt from; a run whose folder does not fit its own is not read at all."""
-    ours, theirs = again.data["fingerprint"], run.data["fingerprint"]
+    ours, theirs = again.read_facts()["fingerprint"], run.read_facts()["fingerprint"]
     return Check("data", ours == theirs, f"fingerprint {theirs}" if ours == theirs else f"{theirs}, now {ours}")
 
 

@@ -31,8 +31,8 @@ def lists_under(
 
     With them the rules for this data, and nDCG on the test without the rules and with them.
     """
-    bound = bound_to(rules, split, run.config)
-    maker = Exchange(run, split, run.config, None, scorer, bound)
+    bound = bound_to(rules, split, run.read_config())
+    maker = Exchange(run, split, run.read_config(), None, scorer, bound)
     there = run.chosen(point, comm.row_range(split.n_users))
     start = maker.market.own[1]["valid"] if there is None else maker.market.lists(there.lists["valid"])
     chosen, _ = maker.solved(point.knob or 0.0, start)

@@ -94,7 +94,7 @@ class Run:
                 "items": split.n_items,
             },
         }
-        is_run, is_ours = comm.shared((run.config_file.exists(), run.is_ours))  # what the first process sees
+        is_run, is_ours = comm.shared((run.config_file.exists(), run.is_ours()))  # what the first process sees
         if is_run:
             check_same(run.folder, read_as(run.config_file, CONFIG), settings)
             return run
@@ -109,7 +109,6 @@ class Run:
         write_json(run.config_file, settings | {"versions": versions()})  # last: with it, the folder is a run
         return run
 
-    @property
     def is_ours(self) -> bool:
         """Whether there is nothing in the folder, or nothing but what a run has written there before it was stopped."""
         there = self.folder.iterdir() if self.folder.exists() else iter(())
@@ -120,14 +119,14 @@ class Run:
         """Where the rules are, as they were bound to the data."""
         return self.folder / "rules.json"
 
-    @property
-    def rules(self) -> Bound | None:
+    def read_rules(self) -> Bound | None:
         """The rules that the run's lists keep; none where there are none."""
         if not self.rules_file.exists():
             return None
         try:
-            bound = Bound.from_json(read_json(self.rules_file), self.sizes.users)
-            check_kept(bound, self.sizes.items)
+            sizes = self.read_sizes()
+            bound = Bound.from_json(read_json(self.rules_file), sizes.users)
+            check_kept(bound, sizes.items)
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise damaged(self.rules_file, error) from error
         return bound
@@ -147,8 +146,7 @@ class Run:
         """Where the last state is."""
         return self.folder / "state.safetensors"
 
-    @property
-    def config(self) -> TrainConfig:
+    def read_config(self) -> TrainConfig:
         """The settings the run was made with."""
         kept = read_as(self.config_file, CONFIG)["settings"]
         try:
@@ -160,44 +158,42 @@ class Run:
                 self.config_file, f"{name}: {problem['msg'].removeprefix('Value error, ').removeprefix('Input ')}"
             ) from error
 
-    @property
-    def data(self) -> Mapping[str, Any]:
+    def read_facts(self) -> Mapping[str, Any]:
         """What the run says of its data: source, fingerprint, users, items."""
         facts: Mapping[str, Any] = read_as(self.config_file, CONFIG)["data"]
         return facts
 
-    @property
-    def began_from(self) -> str | None:
+    def read_start(self) -> str | None:
         """A hash of the model that the run began from; none if it began from nothing."""
         kept: str | None = read_as(self.config_file, CONFIG)["start"]
         return kept
 
-    @property
-    def sizes(self) -> Sizes:
+    def read_sizes(self) -> Sizes:
         """How many users and items there are, which all tables of the run must fit."""
-        return Sizes(self.data["users"], self.data["items"])
+        facts = self.read_facts()
+        return Sizes(facts["users"], facts["items"])
 
     def read_split(self) -> Split:
         """The data the run was made with; of several processes, each has its share."""
-        split = read_split(self.folder, self.data["fingerprint"])
-        if (comm.row_range(split.n_users).whole, split.n_items) != self.sizes:
-            raise damaged(self.config_file, f"it says {self.sizes.users:,} users and {self.sizes.items:,} items")
+        split = read_split(self.folder, self.read_facts()["fingerprint"])
+        if (comm.row_range(split.n_users).whole, split.n_items) != (sizes := self.read_sizes()):
+            raise damaged(self.config_file, f"it says {sizes.users:,} users and {sizes.items:,} items")
         return split
 
     def check_same_data(self, other: "Run") -> None:
         """Refuse to set another run beside this one if it is of other data, or of lists of another length."""
-        if other.data["fingerprint"] != self.data["fingerprint"]:
+        ours, theirs = self.read_facts(), other.read_facts()
+        if theirs["fingerprint"] != ours["fingerprint"]:
             raise ValueError(
-                f"{other.folder} is a run of other data ({other.data['source'] or 'unnamed'}) than {self.folder}"
-                f" ({self.data['source'] or 'unnamed'}); only runs of the same data and split can be compared"
+                f"{other.folder} is a run of other data ({theirs['source'] or 'unnamed'}) than {self.folder}"
+                f" ({ours['source'] or 'unnamed'}); only runs of the same data and split can be compared"
             )
-        if (there := other.config.k) != (here := self.config.k):
+        if (there := other.read_config().k) != (here := self.read_config().k):
             raise ValueError(
                 f"{other.folder} is a run of k={there}, {self.folder} of k={here}; compare lists of one length"
             )
 
-    @property
-    def curve(self) -> Curve:
+    def read_curve(self) -> Curve:
         """The points recorded so far; a line cut off by a crash is passed over."""
         return Curve(tuple(Point.from_json(row) for row in read_lines_as(self.log_file, POINT)))
 
@@ -208,8 +204,8 @@ class Run:
     def model(self, point: Point, rows: RowRange | None = None) -> MF:
         """The model of a point of the curve that one may choose; rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None:
-            return read_model(self.weights_file(point), rows, self.sizes)
-        return read_model(self.base_file, rows, self.sizes)
+            return read_model(self.weights_file(point), rows, self.read_sizes())
+        return read_model(self.base_file, rows, self.read_sizes())
 
     @property
     def base_file(self) -> Path:
@@ -219,13 +215,13 @@ class Run:
     def scorer(self, rows: RowRange | None = None) -> Scorer:
         """What the market's lists are made of: the model before diversifying; rows: of some users alone."""
         if not self.base_file.exists():
-            if read_as(self.config_file, CONFIG)["start"] != FUNCTION:
+            if self.read_start() != FUNCTION:
                 raise damaged(self.base_file, FileNotFoundError())
             raise ValueError(f"{self.folder}: the scores were a function's, which is not kept; call diversify again")
-        found = read_tensors(self.base_file, rows, self.sizes)
+        found = read_tensors(self.base_file, rows, self.read_sizes())
         if "users" in found:
             return Factors.of(model_of(found, self.base_file))
-        return scorer_of(found, self.base_file, self.sizes)
+        return scorer_of(found, self.base_file, self.read_sizes())
 
     def record_scorer(self, scorer: Scorer) -> None:
         """Keep what the market begins from, if it can be kept."""
@@ -237,8 +233,7 @@ class Run:
         """Where the model that was chosen is described, with all that was tried."""
         return self.folder / "models.json"
 
-    @property
-    def choice(self) -> Choice | None:
+    def read_choice(self) -> Choice | None:
         """The model that was chosen, with its settings, and what was tried; none, if it was trained by epochs."""
         if not self.models_file.exists():
             return None
@@ -252,10 +247,10 @@ class Run:
 
     def chosen(self, point: Point, rows: RowRange | None = None) -> Chosen | None:
         """The lists of a point of the market; none for other points. rows: of some users alone."""
-        if point.phase == ACCURACY or point.knob is None or self.config.method != "market":
+        if point.phase == ACCURACY or point.knob is None or self.read_config().method != "market":
             return None
-        path = self.weights_file(point)
-        return Chosen.of(read_tensors(path, rows, self.sizes), self.sizes.items, path)
+        path, sizes = self.weights_file(point), self.read_sizes()
+        return Chosen.of(read_tensors(path, rows, sizes), sizes.items, path)
 
     def record_chosen(self, point: Point, chosen: Chosen) -> None:
         """Keep a point of the market: all that it adds to the model before diversifying, and nothing resumes."""
@@ -273,8 +268,7 @@ class Run:
         """Where the settings chosen on validation are."""
         return self.folder / "tuned.json"
 
-    @property
-    def tuned(self) -> dict[str, Any]:
+    def read_tuned(self) -> dict[str, Any]:
         """The settings chosen on validation, and what was tried; empty if nothing was."""
         return dict(read_as(self.tuned_file, TUNED)) if self.tuned_file.exists() else {}
 
@@ -325,9 +319,9 @@ class Run:
         comm.barrier()  # everybody has read it
         if len(lines) > len(kept):
             write_text(self.log_file, "".join(kept))
-        state = read_tensors(self.state_file, rows, self.sizes)
-        if (width := model_of(state, self.state_file).dim) != self.config.n_dims:
-            raise damaged(self.state_file, f"vectors of {width}, config.json says dim={self.config.n_dims}")
+        state = read_tensors(self.state_file, rows, self.read_sizes())
+        if (width := model_of(state, self.state_file).dim) != (n_dims := self.read_config().n_dims):
+            raise damaged(self.state_file, f"vectors of {width}, config.json says dim={n_dims}")
         check_moments(state, self.state_file)
         return state
 
@@ -351,28 +345,27 @@ class Run:
 
     def pick(self, rule: str | None = None, **criterion: float | None) -> Point:
         """Choose the operating point (see `Curve.choose`) and remember it."""
-        point = self.curve.choose(rule, **criterion)  # type: ignore[arg-type]
+        point = self.read_curve().choose(rule, **criterion)  # type: ignore[arg-type]
         given: dict[str, Any] = {name: value for name, value in criterion.items() if value is not None} or {
             "rule": rule
         }
         write_json(self.folder / "picked.json", {"by": given} | point.to_json())
         return point
 
-    @property
     def has_pick(self) -> bool:
         """Whether an operating point was chosen."""
         return (self.folder / "picked.json").exists()
 
-    @property
-    def picked(self) -> Point:
+    def read_picked(self) -> Point:
         """The operating point chosen last."""
         path = self.folder / "picked.json"
-        if not self.has_pick:
+        if not self.has_pick():
             raise ValueError(
                 f"{self.folder}: no operating point was picked yet; run `divmf pick {self.folder} --ndcg-drop 5%`"
             )
         point = Point.from_json(read_as(path, POINT))
-        if point.phase != ACCURACY and (point.epoch, point.knob) not in {(p.epoch, p.knob) for p in self.curve.points}:
+        known = {(each.epoch, each.knob) for each in self.read_curve().points}
+        if point.phase != ACCURACY and (point.epoch, point.knob) not in known:
             raise damaged(path, f"{point.name} is not among the points of {self.log_file.name}")
         return point
 

@@ -75,9 +75,10 @@ def tuned(run: Run, split: Split, config: TrainConfig) -> TrainConfig:
     if config.model != "softmax" or not wanted or config.epochs == 0:
         return config
     # a run begun before learning rates were chosen keeps the one it was begun with
-    if not run.tuned and not run.curve.points:
+    if not run.read_tuned() and not run.read_curve().points:
         write_json(run.tuned_file, searched(split, config, wanted))
-    return replace(config, **{each.name: run.tuned[each.name] for each in wanted if each.name in run.tuned})
+    found = run.read_tuned()
+    return replace(config, **{each.name: found[each.name] for each in wanted if each.name in found})
 
 
 def searched(split: Split, config: TrainConfig, wanted: Sequence[Search]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def rivals(
     for other in also:
         run.check_same_data(other)
     called = names_of([run, *also])
-    split, config, curve = run.read_split(), run.config, run.curve
+    split, config, curve = run.read_split(), run.read_config(), run.read_curve()
     base = Recommender.at(run, curve.base, split)
     for name, each in zip(called, (run, *also), strict=True):
         yield own_rival(each, split, name)
@@ -74,7 +74,7 @@ def rivals(
 
 def reranked(methods: Iterable[str], runs: Sequence[Run]) -> list[str]:
     """The rerankers that are not the method of one of the runs."""
-    own = {NAMES[run.config.method] for run in runs}
+    own = {NAMES[run.read_config().method] for run in runs}
     return [name for name in methods if name not in own]
 
 
@@ -83,7 +83,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     folders = [run.folder.resolve() for run in runs]
     if twice := [run.folder for number, run in enumerate(runs) if folders[number] in folders[:number]]:
         raise ValueError(f"{twice[0]} is given twice; name each run once")
-    methods = [NAMES[run.config.method] for run in runs]
+    methods = [NAMES[run.read_config().method] for run in runs]
     short = len({folder.name for folder in folders}) == len(folders)
     return [
         method if methods.count(method) == 1 else f"{method} ({folder.name if short else folder})"
@@ -93,9 +93,10 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 
 def own_rival(run: Run, split: Split, name: str) -> Rival:
     """The curve of a run; the market gets points where the losses of interest are crossed, as the rerankers do."""
+    config = run.read_config()
     for loss in LOSSES:
-        refine(run, split, run.config, ndcg_drop=loss)
-    curve, k = run.curve, run.config.k
+        refine(run, split, config, ndcg_drop=loss)
+    curve, k = run.read_curve(), config.k
     spent = sum(point.seconds or 0.0 for point in curve.points if point.phase == "diversity")
 
     def lists(point: Point) -> TopK:

@@ -45,7 +45,7 @@ class Lab:
         """Train a base model, or go on; see `base_run`."""
         run = self.base_run(config)
         yield from fit(run, self.split, config)
-        return run.curve
+        return run.read_curve()
 
     def base_run(self, config: TrainConfig) -> Run:
         """The run of a base model."""
@@ -64,18 +64,19 @@ class Lab:
         yield from fit(run, self.split, config, start)
         for loss in losses:
             refine(run, self.split, config, ndcg_drop=loss)
-        return self.keep(key, run.curve)
+        return self.keep(key, run.read_curve())
 
     def swept(self, name: str, sweep: Sweep, base: Run, width: int, losses: list[float]) -> Points:
         """A reranker's curve over all its variants, with values of its knob added where a loss is met."""
-        about = {"method": name, "sweep": asdict(sweep), "width": width, "losses": losses, "k": base.config.k}
-        key = self.key(about | {"seed": base.config.seed, "start": fingerprint_of_model(base_model(base))})
+        config = base.read_config()
+        about = {"method": name, "sweep": asdict(sweep), "width": width, "losses": losses, "k": config.k}
+        key = self.key(about | {"seed": config.seed, "start": fingerprint_of_model(base_model(base))})
         if (known := self.known(key)) is not None:
             return known
         wide, lowest = candidates(base, self.split, width), lowest_of_parts(base_model(base), self.split)
         points, made = list[Point](), Known()
         for variant in sweep.variants:
-            points += yield from self.variant(wide, lowest, name, sweep, variant, base.config, losses, made)
+            points += yield from self.variant(wide, lowest, name, sweep, variant, config, losses, made)
         return self.keep(key, Curve(tuple(points)))
 
     def variant(
@@ -132,7 +133,7 @@ class Lab:
 
 def base_model(base: Run) -> MF:
     """The most accurate weights of the base run, read anew: training changes them in place."""
-    return base.model(base.curve.base)
+    return base.model(base.read_curve().base)
 
 
 def candidates(base: Run, split: Split, width: int) -> TopK:
