@@ -12,7 +12,7 @@ from scipy.special import expit, log_expit
 from torch.testing import assert_close
 
 from divmf.data.interactions import Interactions
-from divmf.kernels.pair_rows import catch_up, lazy_decay
+from divmf.kernels.pair_rows import LazyAdam, catch_up, lazy_decay, side_of
 from divmf.kernels.pairs import HELD, _bpr_slopes
 from divmf.models.config import TrainConfig
 from divmf.models.epochs import accuracy_epoch, epoch_rng, optimisers_of
@@ -131,9 +131,9 @@ def test_a_row_left_alone_is_where_torchs_adam_would_have_it(before: int, gap: i
     for _ in range(gap):
         table.grad = torch.zeros_like(table)
         optimiser.step()
-    never, lazy = np.zeros((3, 2), dtype=np.int32), lazy_decay(before + 1, gap, np.dtype(np.float64))
+    adam, side = LazyAdam(0.01, 0.0, before + 1, lazy_decay(before + 1, gap, np.dtype(np.float64))), side_of(rows, 3)
     values = np.empty((3, 4))
-    catch_up(values, rows, never, gap, 0.01, lazy, 0, 3)
+    catch_up(values, side, gap, adam, 0, 3)
     caught_up = values, rows[:, 1], rows[:, 2]
     for found, expected in zip(caught_up, (table.detach(), state["exp_avg"], state["exp_avg_sq"]), strict=True):
         assert_close(torch.from_numpy(found), expected, rtol=1e-6, atol=1e-8)

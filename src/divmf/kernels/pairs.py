@@ -11,11 +11,11 @@ import numpy as np
 from numba import njit
 
 from divmf.engine.arrays import Array
+from divmf.kernels.batches import Batch, Chunk, Gradients, Moments, Rates, Tables
 from divmf.kernels.best import VECTOR, float_of
 
 LOG_2, LOG2_E, ROOT_2 = np.log(2), 1 / np.log(2), np.sqrt(2)
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as the paper and torch set them
-Moments = tuple[Array, Array, Array, Array]
 HELD = 128  # scores made before the first of their gradients is added: enough for vectors, few enough for the cache
 
 
@@ -82,13 +82,13 @@ def _mse_slopes(scores: Array) -> float:
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")  # where division may raise, it is done one by one
-def _adam(values: Array, gradient: Array, mean: Array, square: Array, step: int, rate: float, l2: float) -> None:
+def _adam(values: Array, gradient: Array, mean: Array, square: Array, step: int, rates: Rates) -> None:
     """One step of Adam with L2 added to the gradient, over all values; the gradient is left at zero."""
     one = values.dtype.type(1)
     beta_1, beta_2 = values.dtype.type(BETA_1), values.dtype.type(BETA_2)
-    scale = values.dtype.type(rate / (1 - BETA_1**step))
+    scale = values.dtype.type(rates.rate / (1 - BETA_1**step))
     correction = values.dtype.type(1 / np.sqrt(1 - BETA_2**step))
-    epsilon, decay = values.dtype.type(EPSILON), values.dtype.type(l2)
+    epsilon, decay = values.dtype.type(EPSILON), values.dtype.type(rates.l2)
     for position in range(len(values)):
         slope = gradient[position] + decay * values[position]
         gradient[position] = 0
@@ -98,11 +98,11 @@ def _adam(values: Array, gradient: Array, mean: Array, square: Array, step: int,
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def _add_triples(
-    users: Array, items: Array, bias: Array, gradients: tuple[Array, Array], user_of: Array, met: Array, unmet: Array
-) -> float:
+def _add_triples(tables: Tables, gradients: Gradients, batch: Batch) -> float:
     """`add_gradients` for BPR with one item not met in a row: the gap of two scores is one dot product."""
+    users, items, bias = tables
     user_gradient, item_gradient = gradients
+    user_of, met, unmet = batch.users, batch.met, batch.unmet.ravel()
     total, slopes = 0.0, np.empty(HELD, users.dtype)
     for first in range(0, len(met), HELD):
         size = min(HELD, len(met) - first)
@@ -125,17 +125,16 @@ def _add_triples(
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def add_gradients(
-    is_bpr: bool, users: Array, items: Array, bias: Array, gradients: tuple[Array, Array],
-    user_of: Array, met: Array, unmet: Array,
-) -> float:  # fmt: skip
+def add_gradients(is_bpr: bool, tables: Tables, gradients: Gradients, batch: Batch) -> float:
     """Add the gradients of some pairs (an item met, its items not met); the sum of their losses.
 
     A few pairs at a time, three loops: scores, slopes (made in vectors), gradients. The last one is written out, not
     two calls: arrays that might overlap for all a called function knows cost it three times as much.
     """
-    if is_bpr and unmet.shape[1] == 1:
-        return _add_triples(users, items, bias, gradients, user_of, met, unmet.ravel())
+    if is_bpr and batch.unmet.shape[1] == 1:
+        return _add_triples(tables, gradients, batch)
+    users, items, bias = tables
+    user_of, met, unmet = batch
     user_gradient, item_gradient = gradients
     each, total = unmet.shape[1], 0.0
     at_once = max(1, HELD // each)
@@ -174,30 +173,25 @@ def add_gradients(
 
 
 @njit(cache=True, nogil=True)
-def adam_step(
-    users: Array, items: Array, moments: Moments, gradients: tuple[Array, Array], step: int, rate: float, l2: float
-) -> None:
+def adam_step(tables: Tables, moments: Moments, gradients: Gradients, step: int, rates: Rates) -> None:
     """One step of Adam, the step-th of all, on all rows."""
-    _adam(users.ravel(), gradients[0].ravel(), moments[0].ravel(), moments[1].ravel(), step, rate, l2)
-    _adam(items.ravel(), gradients[1].ravel(), moments[2].ravel(), moments[3].ravel(), step, rate, l2)
+    users, items = gradients.users.ravel(), gradients.items.ravel()
+    _adam(tables.users.ravel(), users, moments.users_mean.ravel(), moments.users_square.ravel(), step, rates)
+    _adam(tables.items.ravel(), items, moments.items_mean.ravel(), moments.items_square.ravel(), step, rates)
 
 
 @njit(cache=True, nogil=True)
 def train_pairs(
-    is_bpr: bool, users: Array, items: Array, bias: Array, moments: Moments, gradients: tuple[Array, Array], step: int,
-    rate: float, l2: float, user_of: Array, met: Array, unmet: Array, bounds: Array,
-) -> float:  # fmt: skip
-    """A step of Adam for each batch of the pairs (user_of, met, unmet), from step + 1 on; the sum of their losses.
+    is_bpr: bool, tables: Tables, moments: Moments, gradients: Gradients, step: int, rates: Rates, chunk: Chunk
+) -> float:
+    """A step of Adam for each batch of a chunk, from step + 1 on; the sum of their losses.
 
-    users, items and the arrays below must lie row after row in memory: Adam runs over them flat.
-
-    moments     mean and square of the users' gradients, then of the items', each (n, dim)
-    gradients   scratch for the users' and the items', zero before and after
-    bounds      where the batches begin, and where the last one ends
+    All tables must lie row after row in memory: Adam runs over them flat. Gradients are zero before and after.
     """
     total = 0.0
-    for batch in range(len(bounds) - 1):
-        pairs = slice(bounds[batch], bounds[batch + 1])
-        total += add_gradients(is_bpr, users, items, bias, gradients, user_of[pairs], met[pairs], unmet[pairs])
-        adam_step(users, items, moments, gradients, step + batch + 1, rate, l2)
+    for number in range(len(chunk.bounds) - 1):
+        pairs = slice(chunk.bounds[number], chunk.bounds[number + 1])
+        batch = Batch(chunk.users[pairs], chunk.met[pairs], chunk.unmet[pairs])
+        total += add_gradients(is_bpr, tables, gradients, batch)
+        adam_step(tables, moments, gradients, step + number + 1, rates)
     return total

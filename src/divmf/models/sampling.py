@@ -1,8 +1,6 @@
 """What a training step looks at: shuffled positives with negatives, or blocks of users × items."""
 
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +8,7 @@ from divmf.data.interactions import Interactions
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import RowRange, ahead
+from divmf.kernels.batches import Chunk
 
 BITS = 1 << 26  # bytes that a table of who has met what may take, a bit each; beyond, rows are searched
 CHUNK, CHUNKS = 1 << 14, 16  # rows drawn at a time: enough that threads seldom meet, but an epoch has several
@@ -32,25 +31,6 @@ def own_in_shuffle(first: int, last: int, whole: int, key: int, own: range) -> t
         return numbers, np.arange(last - first)
     positions = np.flatnonzero((numbers >= own.start) & (numbers < own.stop))
     return numbers[positions], positions
-
-
-class Chunk(NamedTuple):
-    """Some batches of pairs, one behind the other.
-
-    users, met   (n,)
-    unmet        items not met, (n, each)
-    bounds       where the batches begin, and where the last one ends; with several processes, one may be empty
-    """
-
-    users: Array
-    met: Array
-    unmet: Array
-    bounds: Array
-
-    def batches(self) -> Iterator[tuple[Array, Array, Array]]:
-        """The pairs of each batch."""
-        for first, last in pairwise(self.bounds):
-            yield self.users[first:last], self.met[first:last], self.unmet[first:last]
 
 
 def sample_chunks(

@@ -6,7 +6,7 @@ Each takes the same arguments and returns the sum of the losses; Adam's moments 
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,10 +17,14 @@ from divmf.data.interactions import Interactions
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
+from divmf.kernels.batches import Batch, Chunk, Gradients, Moments, Rates, Tables
 from divmf.models import losses
 from divmf.models.config import TrainConfig
 from divmf.models.mf import MF
-from divmf.models.sampling import Chunk, sample_chunks
+from divmf.models.sampling import sample_chunks
+
+if TYPE_CHECKING:
+    from divmf.kernels.pair_rows import LazyAdam, Side
 
 MEAN, SQUARE = "exp_avg", "exp_avg_sq"  # as torch calls Adam's moments
 Steps = Callable[[MF, Interactions, TrainConfig, torch.optim.Adam, np.random.Generator], float]
@@ -73,7 +77,7 @@ def batches_of(
     return sample_chunks(train, size, config.negatives, rng, each, n_batches)
 
 
-def add_accuracy_gradient(model: MF, config: TrainConfig, samples: tuple[Array, Array, Array]) -> float:
+def add_accuracy_gradient(model: MF, config: TrainConfig, samples: Batch) -> float:
     """Add the gradient of L_acc of some samples (users, items met, not met) to the parameters' .grad; its value.
 
     Of several processes, each has the samples of its own users; the gradient of the items is summed.
@@ -84,9 +88,9 @@ def add_accuracy_gradient(model: MF, config: TrainConfig, samples: tuple[Array, 
     if model.users.device.type == "cpu":
         from divmf.kernels.pairs import add_gradients
 
-        users, items, bias = (table.detach().numpy() for table in model.tensors().values())
-        added: Any = np.zeros_like(users), np.zeros_like(items)
-        loss = add_gradients(config.model == "bpr", users, items, bias, added, *samples)
+        tables = tables_of(model)
+        added = Gradients(np.zeros_like(tables.users), np.zeros_like(tables.items))
+        loss = add_gradients(config.model == "bpr", tables, added, samples)
         of_users, of_items = map(torch.from_numpy, added)
     else:
         chosen, met, unmet = (torch.from_numpy(part).to(model.users.device) for part in samples)
@@ -146,20 +150,19 @@ def on_all_rows(
     """As `by_autograd`, compiled: Adam passes over every row at every step."""
     from divmf.kernels.pairs import adam_step, add_gradients, train_pairs
 
-    users, items = (table.detach().numpy() for table in (model.users, model.items))
-    tables, states = (users, items), [moments_of(table, optimiser) for table in (model.users, model.items)]
-    moments: Any = tuple(state[name].numpy() for state in states for name in (MEAN, SQUARE))
-    gradients, group = (np.zeros_like(users), np.zeros_like(items)), optimiser.param_groups[0]
-    how, is_bpr, bias = (group["lr"], group["weight_decay"]), config.model == "bpr", model.bias.numpy()
+    tables, states = tables_of(model), [moments_of(table, optimiser) for table in (model.users, model.items)]
+    moments = Moments(*(state[name].numpy() for state in states for name in (MEAN, SQUARE)))
+    gradients, group = Gradients(np.zeros_like(tables.users), np.zeros_like(tables.items)), optimiser.param_groups[0]
+    rates, is_bpr = Rates(group["lr"], group["weight_decay"]), config.model == "bpr"
     done, total, alone = steps_done(model, optimiser), 0.0, comm.size() == 1
     for chunk in batches_of(train, config, rng):
         if alone:
-            total += train_pairs(is_bpr, *tables, bias, moments, gradients, done, *how, *chunk)
+            total += train_pairs(is_bpr, tables, moments, gradients, done, rates, chunk)
         else:
             for number, batch in enumerate(chunk.batches(), start=1):
-                total += add_gradients(is_bpr, *tables, bias, gradients, *batch)
-                comm.all_reduce(gradients[1])
-                adam_step(*tables, moments, gradients, done + number, *how)
+                total += add_gradients(is_bpr, tables, gradients, batch)
+                comm.all_reduce(gradients.items)
+                adam_step(tables, moments, gradients, done + number, rates)
         done += len(chunk.bounds) - 1
     count_steps(model, optimiser, done)
     return float(comm.total(total))
@@ -169,23 +172,20 @@ def on_touched_rows(
     model: MF, train: Interactions, config: TrainConfig, optimiser: torch.optim.Adam, rng: np.random.Generator
 ) -> float:
     """As `by_autograd`, compiled: rows are brought up to date when a batch needs them, and all at the end."""
-    from divmf.kernels.pair_rows import catch_up, lazy_decay, room_for, train_rows
+    from divmf.kernels.pair_rows import LazyAdam, catch_up, lazy_decay, side_of, train_rows
 
-    users, items = (side_by_side(table, optimiser) for table in (model.users, model.items))
-    seen = np.zeros((model.n_users, 2), dtype=np.int32), np.zeros((model.n_items, 2), dtype=np.int32)
-    done, (size, each) = steps_done(model, optimiser), batch_shape(config)
+    size, each = batch_shape(config)
+    users = side_of(side_by_side(model.users, optimiser), size)
+    items = side_of(side_by_side(model.items, optimiser), size * (1 + each))
+    done = steps_done(model, optimiser)
     n_steps, rate = n_steps_of(comm.row_range(len(train)).whole, config), optimiser.param_groups[0]["lr"]
-    lazy, step, total = lazy_decay(done, n_steps, users.dtype), 0, 0.0
-    room = room_for(size, users), room_for(size * (1 + each), items)
-    train_chunk = train_rows if comm.size() == 1 else train_shared_rows
+    adam = LazyAdam(rate, config.decay, done, lazy_decay(done, n_steps, users.rows.dtype))
+    train_chunk, step, total = train_rows if comm.size() == 1 else train_shared_rows, 0, 0.0
     for chunk in batches_of(train, config, rng):
-        total += train_chunk(
-            config.model == "bpr", users, items, model.bias.numpy(), seen, lazy, done, step, rate, config.decay,
-            *room, *chunk,
-        )  # fmt: skip
+        total += train_chunk(config.model == "bpr", users, items, model.bias.numpy(), adam, step, chunk)
         step += len(chunk.bounds) - 1
-    for table, rows, when in zip((model.users, model.items), (users, items), seen, strict=True):
-        in_parts(partial(catch_up, table.detach().numpy(), rows, when, n_steps, rate, lazy), len(rows))
+    for table, side in ((model.users, users), (model.items, items)):
+        in_parts(partial(catch_up, table.detach().numpy(), side, n_steps, adam), len(side.rows))
     count_steps(model, optimiser, done + n_steps)
     return float(comm.total(total))
 
@@ -209,9 +209,8 @@ def side_by_side(table: Tensor, optimiser: torch.optim.Adam) -> Array:
 
 
 def train_shared_rows(
-    is_bpr: bool, users: Any, items: Any, bias: Array, seen: Any, lazy: Any, done: int, step: int, rate: float,
-    l2: float, some_users: Any, some_items: Any, user_of: Array, met: Array, unmet: Array, bounds: Array,
-) -> float:  # fmt: skip
+    is_bpr: bool, users: "Side", items: "Side", bias: Array, adam: "LazyAdam", step: int, chunk: Chunk
+) -> float:
     """As `kernels.pair_rows.train_rows`, where each of several processes has some of a batch's pairs.
 
     Users are each process's own. The items that a batch touches are those of any process, in one order for all, so that
@@ -220,18 +219,21 @@ def train_shared_rows(
     from divmf.kernels.pair_rows import batch_gradients, step_rows
 
     total = 0.0
-    theirs = comm.gathered_rows(np.column_stack([met, unmet])), comm.gathered(bounds)
-    for number, batch in enumerate(Chunk(user_of, met, unmet, bounds).batches(), start=1):
-        elsewhere = [ids[ends[number - 1] : ends[number]].ravel() for ids, ends in zip(*theirs, strict=True)]
-        loss, n_users, n_items = batch_gradients(
-            is_bpr, users, items, bias, seen, lazy, step + number, rate, some_users, some_items,
-            np.concatenate(elsewhere), *batch,
-        )  # fmt: skip
-        comm.all_reduce(some_items.gradient[:n_items])
-        step_rows(users, some_users, n_users, done + step + number, rate, l2, lazy)
-        step_rows(items, some_items, n_items, done + step + number, rate, l2, lazy)
+    theirs = comm.gathered_rows(np.column_stack([chunk.met, chunk.unmet])), comm.gathered(chunk.bounds)
+    for number, batch in enumerate(chunk.batches(), start=1):
+        ids = [rows[ends[number - 1] : ends[number]].ravel() for rows, ends in zip(*theirs, strict=True)]
+        elsewhere = np.concatenate(ids)
+        loss, n_users, n_items = batch_gradients(is_bpr, users, items, bias, adam, step + number, elsewhere, batch)
+        comm.all_reduce(items.touched.gradient[:n_items])
+        step_rows(users, n_users, adam.done + step + number, adam)
+        step_rows(items, n_items, adam.done + step + number, adam)
         total += loss
     return total
+
+
+def tables_of(model: MF) -> Tables:
+    """The parameters of a model as arrays that share their memory."""
+    return Tables(*(table.detach().numpy() for table in (model.users, model.items, model.bias)))
 
 
 def moments_of(table: Tensor, optimiser: torch.optim.Adam) -> dict[str, Tensor]:
