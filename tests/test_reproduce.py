@@ -322,7 +322,7 @@ def test_the_numbers_beside_the_page_are_those_of_the_claims(done: tuple[Path, d
         for claim in printed["claims"]
         if claim["name"] == "both regularizers"
         for each in claim["effects"]
-        if (each["of"], each["against"]) == ("Coverage", "DivMF − Reg_skew")
+        if (each["metric"], each["rival"]) == ("Coverage", "DivMF − Reg_skew")
     ]
     assert effect["value"] == pytest.approx(sum(gains) / 2)
 
