@@ -131,3 +131,17 @@ def test_run_hands_train_and_seed_to_those_that_take_them():
     assert (one.items != two.items).any()
     assert (one.items == random_top(wide, 3, c=6, seed=1).items).all()
     assert len(METHODS["kwon"].run(wide, 3, seed=1)) == 9
+
+
+def test_a_knob_that_counts_and_what_a_setting_may_be_are_told():
+    assert {name for name, method in METHODS.items() if method.counts} == {"fairmatch", "sapid", "random_top"}
+    assert METHODS["fairmatch"].knob_range == "whole, 1 or more"
+    assert METHODS["kwon"].knob_range == "0 to 1"
+    assert METHODS["uimatch"].knob_range == "above 0"
+    ranges = {name: divmf.rerank.range_of(field) for name, field in METHODS["market"].settings.model_fields.items()}
+    assert ranges == {
+        "rho": "0 to 1e+06", "replace": "0 to 1", "exposure": "count | attention", "level": "above 0 to 1e+06",
+        "delta": "above 0 to 100", "order": "method | score",
+    }  # fmt: skip
+    assert METHODS["kwon"].summary.startswith("Ranking-based aggregate diversity")
+    assert METHODS["kwon"].missing == ""

@@ -77,7 +77,7 @@ class Method:
     @property
     def counts(self) -> bool:
         """Whether the knob counts something: its values are whole numbers."""
-        return isinstance(self.grid[-1], int) and max(self.grid) > 1
+        return self.settings.model_fields[self.knob].annotation is int
 
     @property
     def settings(self) -> type[BaseModel]:
