@@ -394,3 +394,54 @@ def test_a_knob_that_is_neutral_at_infinity_survives_strict_json() -> None:
     point = Point("uimatch", 0, {"ndcg": 0.5}, {"ndcg": 0.4}, knob=float("inf"))
     text = json.dumps(point.to_json(), allow_nan=False)
     assert Point.from_json(json.loads(text)) == point
+
+
+# ---- points that are told apart by a little
+
+
+def test_a_curve_without_a_model_begins_with_its_first_point_which_has_its_epoch() -> None:
+    curve = Curve(tuple(point("diversity", epoch, 1 - epoch / 10, 1 - epoch / 10) for epoch in (3, 4, 5)))
+    assert curve.choose(epoch=3) is curve.points[0]
+    assert curve.choose(epoch=0) is curve.points[0]
+    assert curve.choose(epoch=5) is curve.points[2]
+    assert curve.has_rho is False
+
+
+def test_with_rules_the_point_at_rho_zero_is_the_base_and_a_rho_of_its_own() -> None:
+    own, kept = point("accuracy", 1, 1.0, 0.9), point("diversity", 1, 0.9, 0.8, knob=0.0)
+    curve = Curve((own, kept, point("diversity", 2, 0.7, 0.5, knob=0.6), point("diversity", 3, 0.5, 0.4, knob=1.2)))
+    assert curve.base is kept
+    assert curve.without_rules is own
+    assert curve.has_rho
+    assert [chosen.knob for chosen in curve.operating] == [0.0, 0.6, 1.2]
+    assert curve.choose(rho=0.0) is kept
+    assert [curve.choose(rho=rho).knob for rho in (0.2, 0.31, 0.89, 0.91, 1e9)] == [0.0, 0.6, 0.6, 1.2, 1.2]
+    assert curve.choose(epoch=1) is kept
+    assert Curve(curve.points[1:]).without_rules is kept
+
+
+def test_of_points_that_tie_the_more_diverse_is_chosen_then_the_earliest() -> None:
+    curve = Curve((
+        point("accuracy", 1, 1.0, 0.9, 0.1), point("diversity", 2, 0.8, 0.5, 0.6), point("diversity", 3, 0.8, 0.4, 0.7),
+        point("diversity", 4, 0.8, 0.4, 0.7), point("diversity", 5, 0.7, 0.4, 0.7),
+    ))  # fmt: skip
+    assert curve.choose(gini=0.6).epoch == 3
+    assert curve.choose(coverage=0.6).epoch == 3
+    assert curve.choose(ndcg_drop=0.3).epoch == 3
+    assert curve.best_within(0.3, "gini").epoch == 3
+    assert curve.best_within(0.3, "coverage").epoch == 3
+
+
+def test_shares_go_from_nothing_to_all() -> None:
+    assert RUN.choose(gini=1).epoch == 2
+    assert RUN.choose(coverage=0).epoch == 2
+    assert RUN.at_loss(1.0, "gini") is None
+    zero = Curve((*RUN.points, point("diversity", 9, 0.0, 0.3)))
+    assert zero.at_loss(1.0, "gini") == 0.3
+    assert RUN.ndcg_at("coverage", 0.8) == pytest.approx(0.8)  # the most there is
+
+
+def test_an_area_of_nothing_is_nothing() -> None:
+    assert RUN.hypervolume(reference=(1.0, 0.95)) == 0.0  # nothing is more accurate
+    assert RUN.hypervolume(reference=(0.0, 0.5)) == 0.0  # nothing is more even
+    assert RUN.hypervolume(reference=(0.0, 0.0)) == 0.0

@@ -142,3 +142,23 @@ def test_skewness_has_a_finite_gradient_where_the_mass_underflows() -> None:
     scores = torch.tensor([[400.0, -400.0, 0.0]], requires_grad=True)
     losses.skewness(losses.log_mass(scores, torch.tensor([[0, 1]]))).backward()
     assert torch.isfinite(scores.grad).all()
+
+
+def test_softmax_with_weights_and_the_partial_gradients_worked_by_hand() -> None:
+    scores = torch.tensor([[0.0, math.log(3)], [0.0, 0.0]], dtype=torch.float64)
+    weights = torch.tensor([2.0, 0.5, 0.25], dtype=torch.float64)
+    loss = losses.softmax(scores, torch.tensor([0, 1, 1]), torch.tensor([1, 0, 1]), weights)
+    assert float(loss) == pytest.approx(-2 * math.log(3 / 4) - 0.75 * math.log(1 / 2), rel=1e-12)
+    # a denominator that is known already is taken as it is
+    kept = torch.tensor([[1], [0]])
+    known = losses.log_mass(scores, kept, torch.tensor([math.log(8), math.log(2)], dtype=torch.float64))
+    assert known.exp().flatten().tolist() == pytest.approx([3 / 8, 1 / 2])
+
+
+def test_the_whole_loss_is_the_sum_of_its_parts_by_hand() -> None:
+    scores = torch.tensor([[0.0, math.log(3)]], dtype=torch.float64)  # shares 1/4 and 3/4
+    kept = torch.tensor([[1, 0]])
+    cov = -math.log(0.75 + 0.1) - math.log(0.25 + 0.1)
+    skew = 0.75 * math.log(0.75) + 0.25 * math.log(0.25)
+    assert float(losses.diversity(scores, kept, 0.1)) == pytest.approx(cov + skew)
+    assert float(losses.diversity(scores, kept, 0.1, 1)) == pytest.approx(cov)  # of one item the share is 1

@@ -18,18 +18,24 @@ from scipy import sparse
 from sklearn.metrics import ndcg_score
 
 from divmf.data.interactions import Interactions
+from divmf.data.split import Split
+from divmf.ranking.bootstrap import resampled
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import (
     METRICS,
     Estimate,
     compare,
+    coverage,
+    coverage_ceiling,
     entropy,
     estimate,
     evaluate,
     gini,
+    head_share,
     measure,
     measure_each,
     sum_of_slots,
+    tail_share,
 )
 
 COUNTS = arrays(np.int64, st.integers(1, 30), elements=st.integers(0, 50))
@@ -473,3 +479,71 @@ def test_a_million_lists_of_ten_are_measured_as_plain_arrays_say():
     hits = lists.items == slots[1][:, None]
     assert found["ndcg"] == pytest.approx((hits / np.log2(np.arange(10) + 2)).sum(axis=1).mean(), rel=1e-9)
     assert found["coverage"] == len(np.unique(lists.items)) / n_items
+
+
+# ---- the smallest catalogs, lists and samples
+
+
+def test_a_catalog_of_one_item_and_lists_of_one_slot() -> None:
+    assert coverage(np.array([3])) == 1.0
+    assert coverage(np.array([0])) == 0.0
+    assert coverage(np.zeros(0, dtype=np.int64)) == 0.0
+    one, ranking = np.array([0, 1]), np.array([1, 0])
+    assert (head_share(one, ranking), tail_share(one, ranking)) == (1.0, 0.0)
+    assert (head_share(one, ranking[::-1]), tail_share(one, ranking[::-1])) == (0.0, 1.0)
+    assert (head_share(0 * one, ranking), tail_share(0 * one, ranking)) == (0.0, 0.0)
+    assert tail_share(np.array([1]), np.array([0])) == 0.0  # half of one item, rounded down
+    lists = lists_of([[1]], 2)
+    assert measure(lists, held([[1]], 2), k=1)["ndcg"] == 1.0
+    assert (gini(np.array([5])), gini(np.zeros(2, dtype=np.int64)), gini(np.zeros(1, dtype=np.int64))) == (0, 1, 0)
+
+
+def test_the_highest_coverage_that_slots_allow() -> None:
+    found = [coverage_ceiling(slots, n_items) for slots, n_items in ((3, 4), (9, 4), (0, 5), (1, 1), (1, 2), (0, 0))]
+    assert found == [0.75, 1.0, 0.0, 1.0, 0.5, 0.0]
+
+
+def test_the_worst_values_there_are() -> None:
+    worst = {"ndcg": 0, "hit": 0, "coverage": 0, "entropy": 0, "gini": 1, "popularity": math.inf, "head_share": 1,
+             "tail_share": 0}  # fmt: skip
+    assert {name: metric.worst for name, metric in METRICS.items()} == worst
+    assert [metric.highest(8) for metric in METRICS.values()] == [1, 1, 1, math.log(8), 1, math.inf, 1, 1]
+
+
+def test_two_resamples_are_the_fewest_and_their_error_is_worked_by_hand() -> None:
+    lists, held_out = lists_of([[0], [1], [2]], 4), held([[0], [1], [0]], 4)
+    found = estimate(lists, held_out, resamples=2, seed=3)
+    draws = []
+
+    def drawn(weights: np.ndarray) -> list[float]:
+        hits = float(weights[:2].sum() / weights.sum())
+        draws.append(hits)
+        return [hits]
+
+    resampled(drawn, 3, 2, np.random.default_rng(3))
+    error = np.std(draws, ddof=1)
+    assert found["hit"] == pytest.approx(2 / 3)
+    assert found["hit"].low == pytest.approx(max(0, 2 / 3 - 1.96 * error))
+    assert found["hit"].high == pytest.approx(min(1, 2 / 3 + 1.96 * error))
+
+
+def test_differences_reach_from_the_worst_to_the_best() -> None:
+    one, other = lists_of([[0]] * 3, 2), lists_of([[1]] * 3, 2)
+    rows = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+    data = Interactions.from_frame(pl.DataFrame(rows, schema=["user_id", "item_id"], orient="row"))
+    split = Split(*(data.where(np.isin(np.arange(6), part)) for part in ([0, 1, 2, 4], [3], [5])))
+    found = compare(one, other, split, part="valid", resamples=5)
+    assert found["hit"] == -1
+    assert found["hit"].low == -1
+    assert found["coverage"] == 0
+
+
+def test_an_item_number_beyond_the_catalog_is_refused() -> None:
+    lists = lists_of([[0, 2]], 3)
+    assert measure(lists, nothing_held(lists))["coverage"] == pytest.approx(2 / 3)
+    wrong = copy.copy(lists)
+    object.__setattr__(wrong, "items", np.array([[0, 3]], dtype=np.int32))
+    with pytest.raises(ValueError, match="item number 3 is outside the catalog of 3 items"):
+        measure(wrong, nothing_held(lists))
+    with pytest.raises(ValueError, match="k=0 is not the length of a list"):
+        measure(lists, nothing_held(lists), k=0)

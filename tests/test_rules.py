@@ -14,6 +14,7 @@ from scipy import sparse
 from divmf import Rules
 from divmf.market.binding import bind
 from divmf.market.bound import MANY, Bound, Shop
+from divmf.market.rules import amount
 
 CATALOG = pl.DataFrame(
     {
@@ -199,3 +200,135 @@ def test_a_catalog_that_does_not_fit_is_refused() -> None:
         bind(Rules(capacity={"column": "seats"}), shop())
     with pytest.raises(ValueError, match="twice"):
         bind(Rules(capacity={"column": "seats"}, catalog=pl.concat([CATALOG, CATALOG])), shop())
+
+
+# ---- amounts, limits of a kind, and what two rules leave
+
+
+def test_shares_are_rounded_to_the_side_that_keeps_them() -> None:
+    assert [amount("30%").at_least(slots) for slots in (0, 1, 10, 11)] == [0, 1, 3, 4]
+    assert [amount("30%").at_most(slots) for slots in (0, 1, 10, 11)] == [0, 0, 3, 3]
+    assert (amount("7%").at_least(100), amount("7%").at_most(100)) == (7, 7)  # 7.000000000000001 is 7
+    assert (amount(40).at_least(3), amount(40).at_most(3)) == (40, 40)
+    assert (str(amount("2.5%")), str(amount(1200))) == ("2.5%", "1,200")
+    assert [amount(each).number for each in ("0%", "100%", 0, 1 << 40)] == [0, 1, 0, 1 << 40]
+    for wrong in ("101%", "-1%", "nan%", "x%", True, 1.0, -1, (1 << 40) + 1, "40"):
+        with pytest.raises(ValueError, match=r"shares go from|write a share"):
+            amount(wrong)
+
+
+def test_groups_that_add_up_to_everything_are_possible() -> None:
+    two = bind(Rules(groups={"seller": {"floor": "50%"}}, catalog=CATALOG), shop(k=2))
+    assert two.low.tolist() == [3, 3]
+    assert two.impossible == ()
+    exact = bind(Rules(groups={"seller": {"floor": 2, "cap": 2}}, catalog=CATALOG), shop(k=2))
+    assert (exact.low.tolist(), exact.high.tolist()) == ([2, 2], [2, 2])
+    shares = bind(Rules(groups={"seller": {"cap": {"x": "50%"}}}, catalog=CATALOG), shop(k=2))
+    assert shares.share.tolist() == [0.5, 0.0]
+    assert shares.high.tolist() == [3, MANY]
+    single = bind(Rules(floor={"items": {"a": 2}}, capacity={"items": {"a": 2}}), shop())
+    assert (single.low.tolist(), single.high.tolist()) == ([2], [2])
+
+
+def test_capacities_that_leave_room_for_every_slot_are_possible() -> None:
+    assert bind(Rules(capacity={"count": 1}), shop(k=1, n_users=4)).high.tolist() == [1] * 4
+    with pytest.raises(ValueError, match=r"capacity: all items together may have 4 showings, fewer than the 5 slots"):
+        bind(Rules(capacity={"count": 1}), shop(k=1, n_users=5))
+    bind(Rules(floor={"count": 1}), shop(k=1, n_users=4))
+    with pytest.raises(ValueError, match="floor: 8 showings asked for in all, more than the 4 slots"):
+        bind(Rules(floor={"count": 2}), shop(k=1, n_users=4))
+    # users who have met much have fewer slots
+    met = [[1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
+    bind(Rules(capacity={"count": 1}), shop(met, k=2))  # one, none and two slots: three showings
+    every = CATALOG.with_columns(seller=pl.lit("x"))
+    with pytest.raises(ValueError, match=r"groups.seller.cap: all items together may have 2 showings, fewer than"):
+        bind(Rules(groups={"seller": {"cap": 2}}, catalog=every), shop(met, k=2))
+
+
+def test_a_floor_that_the_users_just_can_fill_is_possible() -> None:
+    met = [[1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+    assert bind(Rules(floor={"items": {"a": 2}}), shop(met)).impossible == ()
+    group = Rules(groups={"seller": {"floor": {"x": 5}}}, catalog=CATALOG)
+    assert bind(group, shop(met, k=2)).impossible == ()  # one of x for the first, two for each other
+    group = Rules(groups={"seller": {"floor": {"x": 6}}}, catalog=CATALOG)
+    bound = bind(group, shop(met, k=2))
+    assert bound.low.tolist() == [5, 0]
+    assert bound.impossible == (
+        "seller 'x': 6 showings asked for, at most 5 possible: 3 users have not met its 2 items",
+    )
+
+
+def test_floors_of_what_is_left_out_and_of_candidates_are_told() -> None:
+    rules = Rules(groups={"seller": {"floor": {"y": 1}}}, filter={"exclude": ["c"]}, catalog=CATALOG)
+    assert bind(rules, shop()).impossible == (
+        "seller 'y': 1 showings asked for, none possible: all its items are left out by filter",
+    )
+    open_to = sparse.csr_array(np.array([[1, 0, 1, 0], [0, 0, 1, 1], [0, 1, 1, 1]], dtype=float))
+    data = shop(n_users=3)._replace(open_to=open_to, is_open=True)
+    bound = bind(Rules(floor={"items": {"a": 2}}), data)
+    assert bound.impossible == ("item 'a': 2 showings asked for, at most 1 possible among the candidates",)
+    assert bind(Rules(floor={"items": {"d": 2}}), data).impossible == ()
+
+
+def test_the_first_five_floors_that_cannot_be_met_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    ids = pl.Series("item_id", [f"i{number}" for number in range(7)])
+    met = sparse.csr_array(np.ones((9, 7)) * (np.arange(9) > 0)[:, None])
+    data = Shop(ids, pl.Series("user_id", range(9)), met, False, 7)
+    with caplog.at_level("WARNING"):
+        bound = bind(Rules(floor={"count": 2}), data)
+    assert len(bound.impossible) == 7
+    assert bound.low.tolist() == [1] * 7
+    assert bound.asked.tolist() == [2] * 7
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0] == "item 'i0': 2 showings asked for, at most 1 possible: 1 users have not met it"
+    assert len(said) == 6
+    assert said[5] == "2 further floors cannot be met; they are met as far as possible"
+
+
+def test_columns_of_numbers_say_nothing_where_they_are_empty() -> None:
+    catalog = CATALOG.with_columns(seats=pl.Series([2.0, float("nan"), None, 0.0]), far=pl.Series([1e15, 1, 1, 1]))
+    bound = bind(Rules(capacity={"column": "seats"}, catalog=catalog), shop())
+    assert [bound.called(total) for total in range(bound.n_totals)] == ["item 'a'", "item 'd'"]
+    assert bound.high.tolist() == [2, 0]
+    assert bind(Rules(capacity={"column": "far"}, catalog=catalog), shop()).n_totals == 3
+    limited = bind(Rules(capacity={"count": 2, "where": "is_new"}, catalog=CATALOG), shop())
+    assert [bound.called(total) for total in range(limited.n_totals)] == ["item 'a'", "item 'd'"]
+    for column, said in (([0.5, 1, 1, 1], "holds 0.5"), ([1, -2, 1, 1], "holds -2")):
+        wrong = CATALOG.with_columns(seats=pl.Series(column, dtype=pl.Float64))
+        with pytest.raises(ValueError, match=said):
+            bind(Rules(capacity={"column": "seats"}, catalog=wrong), shop())
+    with pytest.raises(ValueError, match=r"capacity.where = 'worth > 9' holds for none of 4 items"):
+        bind(Rules(capacity={"count": 2, "where": "worth > 9"}, catalog=CATALOG), shop())
+
+
+def test_targets_that_aim_at_nothing_are_refused() -> None:
+    for tables, popularity, said in (
+        ({"target": {"by": "merit"}}, np.zeros(4), "is 0 for every item"),
+        ({"target": {"by": "seller"}}, None, "holds String, not numbers"),
+        ({"groups": {"seller": {"target": "worth"}}}, None, None),
+    ):
+        if said is None:
+            bind(Rules(**tables, catalog=CATALOG), shop())
+            continue
+        with pytest.raises(ValueError, match=said):
+            bind(Rules(**tables, catalog=CATALOG), shop(popularity=popularity))
+    below = CATALOG.with_columns(worth=pl.Series([1.0, -1.0, 0, 0]))
+    with pytest.raises(ValueError, match=r"holds -1; targets are 0 or more"):
+        bind(Rules(target={"by": "worth"}, catalog=below), shop())
+
+
+def test_a_line_of_an_error_names_the_rule_as_it_is_written() -> None:
+    for tables, said in (
+        ({"groups": {"seller": {"floor": "nan%"}}}, "groups.seller.floor = 'nan%': shares go from 0% to 100%"),
+        ({"capacity": {"count": -1}}, "capacity.count = -1: should be greater than or equal to 0"),
+        ({"nothing": 1}, "nothing: there is no such rule; there are capacity"),
+        ({"floor": {"cuont": 1}}, "floor.cuont: unknown key"),
+        ({"filter": {}}, "filter: it says nothing; give exclude or allow"),
+        ({"floor": {"items": {"a": 1}, "where": "x"}}, "items and where do not go together"),
+    ):
+        with pytest.raises(ValueError, match=said.replace("(", r"\(")) as caught:
+            Rules(**tables)
+        assert str(caught.value).startswith(said) or "go together" in said
+    assert Rules().is_empty
+    assert not Rules(filter={"exclude": ["a"]}).is_empty
+    assert not Rules(groups={"x": {"per_list": 1}}).is_empty

@@ -14,7 +14,7 @@ from divmf.market.values import exposure_weights, slot_weights
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import gini
 from divmf.rerank import market
-from divmf.rerank.market import MarketOfLists, path_to
+from divmf.rerank.market import Found, MarketOfLists, path_to
 
 
 def plain_turn(wide, k, lists, unit, exposure):
@@ -147,3 +147,82 @@ def test_rho_is_reached_in_steps_of_three_from_a_hundredth_on() -> None:
     np.testing.assert_allclose(list(path_to(1.0)), [1 / 81, 1 / 27, 1 / 9, 1 / 3, 1.0])
     assert list(path_to(0.001)) == [0.001]
     assert list(path_to(0.0)) == []
+
+
+def by_rho(made: MarketOfLists) -> list[float]:
+    """Let solutions hold their ρ in place of items; those that were asked for."""
+    asked: list[float] = []
+
+    def solved(rho: float, before: Found) -> Found:
+        assert before.rho == max([0.0, *(each for each in asked if each <= rho and each <= 0.2)])
+        asked.append(rho)
+        return Found(rho, np.array([rho]), None)
+
+    made.solved = solved  # type: ignore[method-assign]
+    return asked
+
+
+def test_the_largest_rho_that_is_allowed_is_looked_for_in_steps_of_three_then_by_halves() -> None:
+    made = MarketOfLists(make_candidates(0), 2)
+    asked = by_rho(made)
+    found = made.within(lambda items: bool(items[0] <= 0.2))
+    np.testing.assert_allclose(asked[:4], [0.01, 0.03, 0.09, 0.27])
+    # 64 parts of 0.09 … 0.27: the last that is allowed is the 39th
+    assert found.rho == pytest.approx(0.09 + 39 * 0.18 / 64)
+    assert len(asked) == 4 + 6
+    nothing = MarketOfLists(make_candidates(0), 2)
+    by_rho(nothing)
+    kept = nothing.within(lambda items: False)
+    assert kept.rho == 0
+    assert kept.items.tolist() == nothing.own.items.tolist()
+    everything = MarketOfLists(make_candidates(0), 2)
+    everything.solved = lambda rho, before: Found(rho, np.array([rho]), None)  # type: ignore[method-assign]
+    assert 4e5 < everything.within(lambda items: True).rho < 1.3e6
+
+
+def test_what_is_replaced_is_counted_in_slots() -> None:
+    wide = make_candidates(0, n_lists=3, n_items=9, width=6)
+    made = MarketOfLists(wide, 2)
+    own = made.own.items
+    other = own.copy()
+    other[0, 0] = np.setdiff1d(np.arange(9), own[0])[0]  # one of six
+    assert made.replaces(1 / 6 + 1e-9)(other)
+    assert not made.replaces(1 / 6 - 1e-9)(other)
+    assert made.replaces(0.0)(own[:, ::-1])  # in another order it is the same
+    missing = own.copy()
+    missing[1] = -1
+    assert made.replaces(2 / 6 + 1e-9)(missing)
+    assert not made.replaces(2 / 6 - 1e-9)(missing)
+
+
+def test_a_loss_of_ndcg_is_a_share_of_that_of_the_own_lists_by_hand() -> None:
+    items = np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1]], dtype=np.int32)
+    wide = TopK.from_arrays(items, np.tile([3.0, 2.0, 1.0], (3, 1)), list("uvw"), list("abc"))
+    held = sparse.csr_array(
+        np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0]], dtype=np.float32)
+    )  # u met a, v met b, w nothing
+    made = MarketOfLists(wide, 2)
+    second = 1 / np.log2(3)
+    worse = np.array([[1, 0], [1, 2], [0, 1]], dtype=np.int32)  # (second + 1)/2 of 1
+    loss = (1 - second) / 2
+    assert made.keeps(loss + 1e-9, held)(worse)
+    assert not made.keeps(loss - 1e-9, held)(worse)
+
+
+def test_discounts_of_lists_that_were_not_solved_are_none() -> None:
+    made = MarketOfLists(make_candidates(0), 2)
+    none = made.certificate(made.at(0.0))
+    assert none.discount.tolist() == [0.0] * 9
+    assert none.gap == 0.0
+    solved = made.certificate(made.at(0.5))
+    assert solved.discount.max() > 0
+    assert solved.gap > 0
+
+
+def test_lists_that_are_short_have_no_score_behind_their_end() -> None:
+    wide = make_candidates(3, n_lists=6, n_items=9, width=4, short=True)
+    made = MarketOfLists(wide, 3)
+    listed = made.listed(made.at(0.0))
+    lengths = np.minimum(wide.lengths, 3)
+    assert listed.lengths.tolist() == lengths.tolist()
+    assert np.isneginf(listed.scores).sum() == 18 - lengths.sum()

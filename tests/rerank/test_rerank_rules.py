@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rerank_cases import make_candidates
 
 import divmf
 from divmf import TopK
@@ -67,3 +68,35 @@ def test_rules_that_a_method_cannot_keep_are_named() -> None:
         METHODS["fairrec"].run(lists, 3, rules=rules)
     with pytest.raises(ValueError, match=r"random_top cannot keep rules; these can: .*mincost_flow"):
         METHODS["random_top"].run(lists, 3, rules=rules)
+
+
+def test_what_is_possible_is_counted_over_all_candidates_the_first_item_too() -> None:
+    lists = wide(3)
+    rules = divmf.Rules(floor={"items": {"i0": 20}})  # everybody has it as a candidate
+    assert METHODS["fairrec"].run(lists, 3, {"alpha": 0.0}, rules=rules).counts[0] == 20
+    assert METHODS["market"].run(lists, 3, {"rho": 0.0}, rules=rules).counts[0] == 20
+
+
+@pytest.mark.parametrize("name", ["dual_prices", "uimatch", "fairrec"])
+def test_short_lists_with_rules_end_where_candidates_do(name: str) -> None:
+    lists = make_candidates(5, n_lists=9, n_items=8, width=5, short=True)
+    made = METHODS[name].run(lists, 3, SETTINGS.get(name, {}), rules=divmf.Rules(capacity={"count": 4}))
+    for row, (chosen, candidates) in enumerate(zip(made.items, lists.items, strict=True)):
+        own = chosen[chosen >= 0].tolist()
+        assert set(own) <= set(candidates[candidates >= 0].tolist()), row
+        assert len(own) == len(set(own))
+    assert made.counts.max() <= 4
+    room = made.counts < 4  # who has a shorter list than candidates has nothing left to take
+    for chosen, candidates in zip(made.items, lists.items, strict=True):
+        own, open_items = set(chosen[chosen >= 0].tolist()), set(candidates[candidates >= 0].tolist())
+        assert len(own) == min(3, len(open_items)) or not room[sorted(open_items - own)].any()
+
+
+def test_a_rule_that_is_not_there_is_not_named() -> None:
+    lists = wide(0)
+    with pytest.raises(ValueError, match=r"dual_prices keeps capacity and filter, not floor; use market"):
+        METHODS["dual_prices"].run(lists, 3, rules=divmf.Rules(floor={"count": 1}))
+    shop, share = pl.DataFrame({"item_id": lists.item_ids}), {"where": "item_id = 'i0'", "share": "5%"}
+    others = divmf.Rules(target={"by": "even"}, promote=share, floor={"count": 1}, catalog=shop)
+    with pytest.raises(ValueError, match=r"keeps capacity, floor and filter, not target, promote; use"):
+        METHODS["fairrec"].run(lists, 3, rules=others)

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from functools import wraps
+from math import inf
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ from rerank_market import market, market_split
 from scipy import sparse
 
 from divmf.models.mf import MF
+from divmf.models.scorer import Blocks
+from divmf.ranking.curve import Point
 from divmf.ranking.metrics import coverage, entropy, gini, measure
 from divmf.rerank import METHODS, bayes_rule, kwon, lowest_scores, sweep
-from divmf.rerank.sweep import sweep_points, unseen
+from divmf.rerank.sweep import grid_place, knob_between, sweep_points, unseen
 
 
 def test_a_sweep_is_one_point_a_value_with_both_parts_measured():
@@ -126,3 +129,38 @@ def test_a_sweep_with_the_model_scales_over_all_its_unseen_items():
     lists = kwon(unseen(wide, split.seen), 5, t_r=0.8, lowest=low)
     assert by_model.test["gini"] == gini(lists.counts)
     assert by_model.test["gini"] != by_candidates.test["gini"]
+
+
+def points_at(knobs, values):
+    """Points of a metric at some knobs, the first of them neutral."""
+    rows = [{"gini": value} for value in values]
+    return [Point("x", at, row, row, knob=knob) for at, (knob, row) in enumerate(zip(knobs, rows, strict=True))]
+
+
+def test_a_knob_is_tried_between_the_last_that_keeps_a_floor_and_the_next_by_hand():
+    assert knob_between(points_at([0.0, 0.2, 0.6], [0.9, 0.8, 0.3]), "gini", 0.5, whole=False) == pytest.approx(0.4)
+    assert knob_between(points_at([0.0, 0.6, 0.2], [0.9, 0.3, 0.8]), "gini", 0.8, whole=False) == pytest.approx(0.4)
+    assert knob_between(points_at([0.0, 0.6, 0.2], [0.9, 0.3, 0.8]), "gini", 0.3, whole=False) is None  # all keep it
+    assert knob_between(points_at([0.0, 0.6, 0.2], [0.9, 0.3, 0.8]), "gini", 0.95, whole=False) is None  # none does
+    # the neutral one is the largest: from there on downwards; beyond infinity it is twice the first number
+    assert knob_between(points_at([1.0, 0.5, 0.0], [0.9, 0.8, 0.3]), "gini", 0.5, whole=False) == pytest.approx(0.25)
+    assert knob_between(points_at([inf, 10.0, 4.0], [0.9, 0.3, 0.2]), "gini", 0.5, whole=False) == 20.0
+    assert knob_between(points_at([inf, 10.0, 4.0], [0.9, 0.8, 0.2]), "gini", 0.5, whole=False) == 7.0
+    # whole numbers have nothing between neighbours
+    assert knob_between(points_at([1, 10, 21], [0.9, 0.8, 0.2]), "gini", 0.5, whole=True) == 16
+    assert knob_between(points_at([1, 10, 11], [0.9, 0.8, 0.2]), "gini", 0.5, whole=True) is None
+    assert knob_between([], "gini", 0.5, whole=True) is None
+
+
+def test_knobs_stand_from_neutral_to_strongest():
+    assert [grid_place(knob, (0, 0.5, 1)) for knob in (0.0, 0.7, None)] == [0.0, 0.7, inf]
+    assert [grid_place(knob, (1, 0.5, 0)) for knob in (1.0, 0.7, None)] == [-1.0, -0.7, -inf]
+
+
+def test_the_lowest_scores_of_many_users_are_those_of_each():
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(5, 6)).astype(np.float32)
+    seen = sparse.csr_array((rng.random((5, 6)) < 0.4).astype(np.float32))
+    expected = [scores[user][seen.toarray()[user] == 0].min() for user in range(5)]
+    found = lowest_scores(Blocks(lambda users: scores[users].copy(), 5, 6), seen)
+    np.testing.assert_allclose(found, expected)
