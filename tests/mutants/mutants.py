@@ -7,8 +7,10 @@ A mutant is one operator, comparison or number changed in a copy of the package;
 fail on it. Mutants are drawn from the seed, as many of each area as its share of the code; those that survive are told
 with their line. Those of `equal.txt`, each looked at, change nothing that can be seen and are not counted.
 
-Each mutant is tried in a fork of a process that has loaded what divmf builds on, but nothing of divmf. A
-kernel that is changed is compiled anew with all that call it, the others come from a cache that the trial fills first.
+Each mutant is tried in a fork of a process that has loaded what divmf builds on, but nothing of divmf, by the tests
+that reach the changed line (of a kernel: a module that calls it), the fastest first. A kernel that is changed is
+compiled anew with all that call it, the others come from a cache that the trial fills first. Kernels check the bounds
+of arrays, so that reading beyond an end is seen.
 """
 
 import argparse
@@ -29,6 +31,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from reached import Reached
 
 ROOT = Path(__file__).parents[2]
 EQUAL = Path(__file__).with_name("equal.txt")
@@ -55,27 +59,23 @@ class Area:
 AREAS = {
     "losses": Area(("models/losses.py",), ("tests/test_losses.py",)),
     "metrics": Area(("ranking/metrics.py",), ("tests/test_metrics.py",)),
-    "curve": Area(("ranking/curve.py",), ("tests/test_curve.py",)),
+    "curve": Area(("ranking/curve.py",), ("tests/test_curve.py", "tests/test_display.py")),
     "rules": Area(
         ("market/rules.py", "market/binding.py", "market/bound.py", "market/feasible.py", "market/given.py",
          "market/keeping.py", "market/kept.py", "market/repair.py", "market/ruled.py", "kernels/rules.py"),
-        ("tests/test_kept_rules.py", "tests/test_rules.py", "tests/test_ruled_market.py"),
+        ("tests/test_kept_rules.py", "tests/test_rules.py", "tests/test_ruled_parts.py", "tests/test_ruled_market.py",
+         "tests/test_shop.py", "tests/serve/test_rules_live.py", "tests/rerank/test_rerank_rules.py"),
     ),
     "market": Area(
         ("market/bonus.py", "market/certificate.py", "market/chosen.py", "market/columns.py", "market/entering.py",
          "market/ledger.py", "market/offer.py", "market/response.py", "market/solve.py", "market/stakes.py",
          "market/values.py", "kernels/market.py", "kernels/ledger.py", "kernels/response.py", "kernels/bound.py"),
-        ("tests/test_slots.py", "tests/test_stakes.py", "tests/test_offer.py", "tests/test_ledger.py",
-         "tests/test_market.py", "tests/test_new_items.py", "tests/rerank/test_rerank_market.py"),
+        ("tests/test_stakes.py", "tests/test_offer.py", "tests/test_ledger.py", "tests/test_market_parts.py",
+         "tests/test_market.py", "tests/test_new_items.py", "tests/rerank/test_rerank_market.py",
+         "tests/serve/test_live.py", "tests/serve/test_rules_live.py"),
     ),
     "rerankers": Area(("rerank/[!_]*.py", "kernels/rerank_*.py"), ("tests/rerank",)),
 }  # fmt: skip
-
-
-def tests_of(site: "Site") -> list[str]:
-    """The test files of a change, the nearest first."""
-    near = f"tests/rerank/test_rerank_{site.module.stem.removeprefix('rerank_')}.py"
-    return [*([near] if (ROOT / near).exists() else []), *AREAS[site.area].tests]
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,11 @@ class Site:
         """The place and the change, as `equal.txt` names it."""
         return f"{self.module.relative_to(ROOT / 'src' / 'divmf')}: {changed(self)[1]}"
 
+    @property
+    def name(self) -> str:
+        """What it is known by in a file of progress."""
+        return f"{self.module.relative_to(ROOT)} {self.node} {self.part}"
+
 
 def sites(area: str) -> Iterator[Site]:
     """Every place of an area that can be changed."""
@@ -106,7 +111,8 @@ def sites(area: str) -> Iterator[Site]:
 
 
 def not_changed(tree: ast.AST) -> Iterator[ast.AST]:
-    """Messages, defaults, decorators and types; numbers that were chosen: constants in capitals, grids of knobs."""
+    """Messages, defaults, decorators and types; numbers that were chosen: constants in capitals, grids of knobs; room
+    that is asked for: one element more changes nothing."""
     for node in getattr(tree, "body", []):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).strip("()").replace(", ", "").isupper():
             yield from ast.walk(node)
@@ -115,6 +121,8 @@ def not_changed(tree: ast.AST) -> Iterator[ast.AST]:
             yield from ast.walk(node)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Method":
             yield from ast.walk(node)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.empty":
+            yield from (each for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant))
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             for part in node.decorator_list:
                 yield from ast.walk(part)
@@ -139,10 +147,10 @@ def changed(site: Site) -> tuple[str, str]:
     """The module with one change, and what the change is."""
     tree = copy.deepcopy(ast.parse(site.module.read_text()))
     node = list(ast.walk(tree))[site.node]
-    before = ast.unparse(node)
-    around = next(
-        line.strip() for number, line in enumerate(site.module.read_text().split("\n"), 1) if number == site.line
-    )
+    before, line = ast.unparse(node), site.module.read_text().split("\n")[site.line - 1]
+    same = [each for each in ast.walk(tree) if getattr(each, "lineno", 0) == site.line and ast.unparse(each) == before]
+    place = sorted(each.col_offset for each in same).index(node.col_offset)  # type: ignore[attr-defined]
+    around = line.strip() + f"  ({place + 1})" * (place > 0)
     if isinstance(node, ast.Compare):
         node.ops[0] = OPERATORS[type(node.ops[0])]()  # type: ignore[call-overload]
     elif isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp):
@@ -152,24 +160,38 @@ def changed(site: Site) -> tuple[str, str]:
     return ast.unparse(tree), f"{before}  →  {ast.unparse(node)}  in  {around}"
 
 
-def survives(site: Site, source: Path) -> bool:
+def survives(site: Site, source: Path, reached: Reached) -> bool:
     """Whether the tests of the area pass on a copy of the package with the change."""
     text, _ = changed(site)
     own = source / site.module.relative_to(ROOT / "src")
     stale = callers(own) if own.parent.name == "kernels" else set()
+    tests = reached.by_kernels(stale) if stale else reached.by_lines(own, lines_of(site))
+    if not tests:
+        return True
     cache = source.parent / "kernels"
     if stale:  # numba looks at the time of the file that a kernel stands in, not at those of what it calls
+        shutil.rmtree(source.parent / "changed", ignore_errors=True)
         cache = Path(shutil.copytree(cache, source.parent / "changed"))
     own.write_text(text)
     for path in stale:
         os.utime(path)
     try:
-        return passes(tests_of(site), source, cache)
+        return passes(tests, source, cache)
     finally:
         for path in stale | {own}:
             shutil.copy2(ROOT / "src" / path.relative_to(source), path)
-        if stale:
-            shutil.rmtree(cache)
+
+
+def lines_of(site: Site) -> range | None:
+    """The lines of the statement that is changed; none where it is run when the module is loaded."""
+    tree = ast.parse(site.module.read_text())
+    node = list(ast.walk(tree))[site.node]
+    inside = [each for each in ast.walk(tree) if isinstance(each, ast.stmt) and node in set(ast.walk(each))]
+    if not any(isinstance(each, ast.FunctionDef) for each in inside):
+        return None
+    own = inside[-1]  # walked breadth first, so the innermost is the last
+    body = getattr(own, "body", None)
+    return range(own.lineno, body[0].lineno if body else (own.end_lineno or own.lineno) + 1)
 
 
 def callers(kernel: Path) -> set[Path]:
@@ -182,12 +204,16 @@ def callers(kernel: Path) -> set[Path]:
     return found
 
 
-def passes(tests: list[str], source: Path, cache: Path) -> bool:
-    """Whether tests pass on the package in this folder: in a fork of this process, which has not loaded it."""
+def passes(tests: list[str], source: Path, cache: Path, kept: Path | None = None) -> bool:
+    """Whether tests pass on the package in this folder: in a fork of this process, which has not loaded it.
+
+    kept   where to write which lines each test reaches
+    """
     child = os.fork()
     if child == 0:
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
+        if kept is None:
+            resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
@@ -199,9 +225,16 @@ def passes(tests: list[str], source: Path, cache: Path) -> bool:
             from numba.core import config
 
             config.CACHE_DIR = str(cache)
-            os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests])))
+            reached = Reached(source)
+            failed = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests], [reached] if kept else []))
+            if kept is not None and not failed:
+                reached.write(kept)
+            os._exit(failed)
         os._exit(99)
-    return ended(child) == 0
+    code = ended(child)
+    if code in (3, 4, 5):  # of pytest: it went wrong itself, or there is no such test
+        raise SystemExit(f"the tests could not be run: {' '.join(tests)}")
+    return code == 0
 
 
 def ended(child: int) -> int:
@@ -244,37 +277,55 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], help="areas, or modules by name, such as metrics")
     parser.add_argument("--seconds", type=float, default=math.inf, help="after which no other one is begun")
     parser.add_argument("--lines", type=int, nargs=2, help="of these lines alone")
+    parser.add_argument("--progress", type=Path, help="a folder by which a trial that was ended goes on")
     asked = parser.parse_args()
-    os.environ |= {"DIVMF_THREADS": "1", "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+    os.environ |= {"DIVMF_THREADS": "1", "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1", "NUMBA_BOUNDSCHECK": "1"}
     for name in LOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    tried, alive = Counter[str](), Counter[str]()
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "src"
-        (Path(folder) / "kernels").mkdir()
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        places = drawn(asked.seed, asked.mutants, asked.only, asked.lines and tuple(asked.lines))
-        for area in sorted({site.area for site in places}):
-            began = time.monotonic()
-            if not passes(list(AREAS[area].tests), source, source.parent / "kernels"):
-                print(f"the tests of {area} fail on the unchanged code")
-                return 2
-            print(f"the tests of {area} take {time.monotonic() - began:.0f} s", flush=True)
-        until = time.monotonic() + asked.seconds
-        for site in places:
-            if time.monotonic() > until:
-                break
-            tried[site.area] += 1
-            alive_now = survives(site, source)
-            alive[site.area] += alive_now
-            print(f"{'SURVIVES' if alive_now else 'killed'} {site.line}: {site.told()}", flush=True)
-    for area, number in sorted(tried.items()):
-        print(f"{area}: {number} mutants, {number - alive[area]} killed")
-    total, left = tried.total(), alive.total()
-    share = (total - left) / max(1, total)
-    print(f"seed {asked.seed}: {total} of {len(places)} mutants, {total - left} killed ({share:.0%}), {left} alive")
+    places = drawn(asked.seed, asked.mutants, asked.only, asked.lines and tuple(asked.lines))
+    with tempfile.TemporaryDirectory() as spare:
+        folder = asked.progress or Path(spare)
+        folder.mkdir(exist_ok=True)
+        kept = folder / "tried"
+        known = dict(line.split("\t") for line in kept.read_text().splitlines()) if kept.exists() else {}
+        left = [site for site in places if site.name not in known]
+        for site, alive in tried(left, folder, time.monotonic() + asked.seconds):
+            known[site.name] = "SURVIVES" if alive else "killed"
+            with kept.open("a") as file:
+                file.write(f"{site.name}\t{known[site.name]}\n")
+            print(f"{known[site.name]} {site.line}: {site.told()}", flush=True)
+    tell(asked.seed, places, known)
     return 0
+
+
+def tried(places: list[Site], folder: Path, until: float) -> Iterator[tuple[Site, bool]]:
+    """Each place, and whether its mutant survives; none is begun after a time."""
+    source, cache = folder / "src", folder / "kernels"
+    cache.mkdir(exist_ok=True)
+    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    for area in sorted({site.area for site in places}):
+        began, kept = time.monotonic(), folder / f"{area}.json"
+        if not kept.exists():  # first the kernels are compiled, then the tests are timed
+            if not all(passes(list(AREAS[area].tests), source, cache, to) for to in (folder / "compiled", kept)):
+                raise SystemExit(f"the tests of {area} fail on the unchanged code")
+            print(f"the tests of {area}: {time.monotonic() - began:.0f} s for two runs", flush=True)
+    for site in places:
+        if time.monotonic() < until:
+            yield site, survives(site, source, Reached.read(source, folder / f"{site.area}.json"))
+
+
+def tell(seed: int, places: list[Site], known: dict[str, str]) -> None:
+    """Print how many were killed, of each area and in all."""
+    found = Counter((site.area, known[site.name]) for site in places if site.name in known)
+    for area in AREAS:
+        killed, alive = found[area, "killed"], found[area, "SURVIVES"]
+        if killed + alive:
+            print(f"{area}: {killed + alive} mutants, {killed} killed")
+    killed = sum(number for (_, how), number in found.items() if how == "killed")
+    share = killed / max(1, found.total())
+    alive = found.total() - killed
+    print(f"seed {seed}: {found.total()} of {len(places)} mutants, {killed} killed ({share:.0%}), {alive} alive")
 
 
 if __name__ == "__main__":
