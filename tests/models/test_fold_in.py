@@ -1,6 +1,8 @@
 """People who were not in training get what training would have given them, the rest of the model as it is."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from divmf.models.ease import ease
 from divmf.models.fold_in import decay, fold_in, pairwise_vector, softmax_vectors
 from divmf.models.ials import ials
 from divmf.models.scorer import Blocks, Factors, ItemItem
+from divmf.models.stored import tensors
 
 RNG = np.random.default_rng(0)
 N_ITEMS, DIM = 40, 6
@@ -70,11 +73,42 @@ def test_softmax_finds_the_minimum_that_scipy_finds(l2: float) -> None:
 
 def test_a_user_by_softmax_does_not_depend_on_the_others_beside() -> None:
     factors, met = some_factors(), some_histories(50, seed=4)
-    items = np.ascontiguousarray(factors.items_t.T)
-    l2, mean = np.full(50, 2.0), factors.users.mean(axis=0)
-    whole = softmax_vectors(items, factors.bias, met, l2, mean)
-    alone = softmax_vectors(items, factors.bias, met[[20]], l2[:1], mean)
+    l2 = np.full(50, 2.0)
+    whole, alone = softmax_vectors(factors, met, l2), softmax_vectors(factors, met[[20]], l2[:1])
     np.testing.assert_allclose(alone[0], whole[20], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "apart"),
+    [("ials", {"alpha": 0.3, "l2": 0.01}, 0.0), ("softmax", {"l2": 2.0, "pairs": 7.0}, 1e-3)],
+)
+def test_people_one_by_one_from_many_threads_are_those_of_a_batch(
+    name: str, settings: dict[str, float], apart: float
+) -> None:
+    met, model = some_histories(40, seed=4), Chosen(some_factors(), name, settings, ())
+    with ThreadPoolExecutor(8) as pool:  # what is kept with the vectors is first made by several of them at once
+        alone = list(pool.map(lambda person: fold_in(model, met[[person]]).scores(np.array([0]))[0], range(40)))
+    whole = fold_in(Chosen(some_factors(), name, settings, ()), met)
+    assert isinstance(whole, Factors)
+    scores = np.vstack([whole.scores(np.array([person]))[0] for person in range(40)])
+    np.testing.assert_allclose(alone, scores, rtol=0, atol=apart)
+
+
+def test_what_is_kept_with_vectors_is_of_these_alone() -> None:
+    factors = some_factors()
+    items = factors.items_t.T.astype(np.float64)
+    np.testing.assert_allclose(factors.gram, items.T @ items, rtol=1e-5)
+    assert factors.gram is factors.gram
+    assert factors.mean is factors.mean
+    shares = np.exp(items @ factors.mean.vector + factors.bias)
+    shares /= shares.sum()
+    wanted = (items * shares[:, None]).T @ items - np.outer(shares @ items, shares @ items)
+    _, axes, curvature = factors.mean
+    np.testing.assert_allclose((axes * curvature) @ axes.T, wanted, atol=1e-5)
+    longer = replace(factors, items_t=2 * factors.items_t)
+    np.testing.assert_allclose(longer.gram, 4 * factors.gram)
+    assert not np.allclose(longer.mean.curvature, curvature)
+    assert set(tensors(factors)) == {"users", "items", "bias"}
 
 
 def test_bpr_finds_the_minimum_that_scipy_finds() -> None:

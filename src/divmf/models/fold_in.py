@@ -25,7 +25,7 @@ from scipy import sparse
 
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
-from divmf.models.ials import user_vectors
+from divmf.models.ials import those_read, user_vectors
 from divmf.models.scorer import Factors, ItemItem, Scorer
 from divmf.ranking.retrieval import blocks
 
@@ -70,13 +70,13 @@ def fold_in(model: Fitted, histories: sparse.csr_array, seed: int = 0) -> Scorer
         return ItemItem(met, scorer.weights)
     if not isinstance(scorer, Factors):
         raise ValueError(f"a {type(scorer).__name__} cannot take in new people; give vectors, or weights between items")
-    items = np.ascontiguousarray(scorer.items_t.T)
+    items = scorer.items_t.T
     if name == "ials":
-        users = user_vectors(items, met, settings["alpha"], settings["l2"])
+        users = user_vectors(items, met, settings["alpha"], settings["l2"], scorer.gram)
     elif name == "softmax":
         counts = met.sum(axis=1, dtype=np.float64)
         l2 = settings["l2"] * ((counts + 1) / (settings["pairs"] + 1)) ** settings.get("l2_power", 0.5)
-        users = softmax_vectors(items, scorer.bias, met, l2, scorer.users.mean(axis=0))
+        users = softmax_vectors(scorer, met, l2)
     elif name == "bpr":
         l2 = decay(settings, np.diff(met.indptr)) / settings.get("negatives", 1)
         users = pairwise_vectors(items, scorer.bias, met, l2, np.random.default_rng(seed))
@@ -115,25 +115,17 @@ def checked(histories: sparse.csr_array, n_items: int) -> sparse.csr_array:
     return met
 
 
-def softmax_vectors(items: Array, bias: Array, met: sparse.csr_array, l2: Array, mean: Array) -> Array:
+def softmax_vectors(scorer: Factors, met: sparse.csr_array, l2: Array) -> Array:
     """The vectors of users with such interactions under the softmax loss, given those of the items.
 
-    items (n_items, dim), bias (n_items,), l2 (n_users,), mean (dim,): the user to begin from → (n_users, dim)
+    l2 (n_users,) → (n_users, dim)
     """
-    # in the axes of the curvature at the mean user, that of any user is nearly diagonal
-    shares = np.exp(items @ mean + bias - (items @ mean + bias).max()).astype(np.float64)
-    shares /= shares.sum()
-    centred = items - shares @ items
-    curvature, axes = np.linalg.eigh((centred * shares[:, None]).T @ centred)
-    turned = np.ascontiguousarray(items @ axes, dtype=np.float32)
-    users = np.empty((met.shape[0], items.shape[1]), dtype=np.float32)
-    start, curvature = mean @ axes, np.maximum(curvature, 0).astype(np.float32)
+    users = np.tile(scorer.mean.vector, (met.shape[0], 1))
 
     def part(first: int, last: int) -> None:
-        for block in blocks(last - first, len(items)):
+        for block in blocks(last - first, scorer.n_items):
             rows = slice(first + block.start, first + block.stop)
-            problem = Softmax.of(turned, bias, met[rows], l2[rows], curvature)
-            users[rows] = problem.solve(np.tile(start, (rows.stop - rows.start, 1)).astype(np.float32)) @ axes.T
+            users[rows] = Softmax.of(scorer, met[rows], l2[rows]).solve(users[rows])
 
     in_parts(part, met.shape[0])
     return users
@@ -142,22 +134,23 @@ def softmax_vectors(items: Array, bias: Array, met: sparse.csr_array, l2: Array,
 class Softmax:
     """The softmax problems of some users, side by side: every array has a row for each."""
 
-    def __init__(self, items: Array, bias: Array, counts: Array, pulled: Array, constant: Array, l2: Array) -> None:
-        self.items, self.bias, self.counts, self.l2 = items, bias, counts[:, None], l2[:, None]
-        self.pulled, self.constant = pulled, constant
-        self.scale = np.ones_like(pulled)
+    def __init__(self, scorer: Factors, counts: Array, pulled: Array, constant: Array, l2: Array) -> None:
+        self.items_t, self.bias, self.counts, self.l2 = scorer.items_t, scorer.bias, counts[:, None], l2[:, None]
+        self.pulled, self.constant, self.axes = pulled, constant, scorer.mean.axes
+        # in the axes of the curvature at the mean user, that of any user is nearly diagonal
+        self.scale = 1 / (self.counts * scorer.mean.curvature + np.maximum(self.l2, 1e-6))
 
     @classmethod
-    def of(cls, items: Array, bias: Array, met: sparse.csr_array, l2: Array, curvature: Array) -> "Softmax":
-        """What users met, by weight, and their λ; curvature (dim,): of one interaction along each axis, about."""
+    def of(cls, scorer: Factors, met: sparse.csr_array, l2: Array) -> "Softmax":
+        """What users met, by weight, and their λ."""
         counts = met.sum(axis=1, dtype=np.float64).astype(np.float32)
-        found = cls(items, bias, counts, np.asarray(met @ items), np.asarray(met @ bias), l2.astype(np.float32))
-        found.scale = 1 / (found.counts * curvature + np.maximum(found.l2, 1e-6))
-        return found
+        read, some = those_read(met)
+        pulled = some @ np.ascontiguousarray(scorer.items_t[:, read].T)
+        return cls(scorer, counts, pulled, some @ scorer.bias[read], l2.astype(np.float32))
 
     def loss_and_shares(self, users: Array) -> tuple[Array, Array]:
         """The loss of each user, and the shares of all items.  (users,), (users, n_items)"""
-        shares = users @ self.items.T + self.bias
+        shares = users @ self.items_t + self.bias
         highest = shares.max(axis=1, keepdims=True)
         np.exp(shares - highest, out=shares)
         total = shares.sum(axis=1, keepdims=True)
@@ -171,7 +164,7 @@ class Softmax:
         loss, shares = self.loss_and_shares(users)
         size = norm(self.pulled) + norm(self.l2 * users) + 1e-6
         for _ in range(NEWTON):
-            mean = shares @ self.items
+            mean = shares @ self.items_t.T
             gradient = self.counts * mean - self.pulled + self.l2 * users
             if (norm(gradient) <= TOLERANCE * size).all():
                 break
@@ -193,23 +186,27 @@ class Softmax:
     def step(self, shares: Array, mean: Array, gradient: Array) -> Array:
         """Newton's step, by conjugate gradients: H x = −gradient with H = n (Σ s v vᵀ − v̄ v̄ᵀ) + λ."""
         x, residual = np.zeros_like(gradient), -gradient
-        ahead = self.scale * residual
+        ahead = self.eased(residual)
         direction, along = ahead.copy(), dots(residual, ahead)
         enough = 0.1 * norm(gradient)
         for _ in range(GRADIENTS):
-            moved = direction @ self.items.T  # (users, n_items)
+            moved = direction @ self.items_t  # (users, n_items)
             moved *= shares
-            image = moved @ self.items - dots(mean, direction) * mean
+            image = moved @ self.items_t.T - dots(mean, direction) * mean
             image = self.counts * image + self.l2 * direction
             length = along / np.maximum(dots(direction, image), 1e-30)
             x += length * direction
             residual -= length * image
             if (norm(residual) <= enough).all():
                 break
-            ahead = self.scale * residual
+            ahead = self.eased(residual)
             before, along = along, dots(residual, ahead)
             direction = ahead + along / np.maximum(before, 1e-30) * direction
         return x
+
+    def eased(self, gradient: Array) -> Array:
+        """H⁻¹ · gradient, nearly: along the axes of the mean user."""
+        return np.asarray((gradient @ self.axes * self.scale) @ self.axes.T)
 
 
 def dots(a: Array, b: Array) -> Array:

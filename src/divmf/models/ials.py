@@ -24,7 +24,7 @@ from scipy import sparse
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.kernels.least_squares import solve_part
-from divmf.models.scorer import Factors
+from divmf.models.scorer import Factors, gram_of
 
 EPOCHS, STEPS = 16, 3
 EXACT_STEPS, TOLERANCE = 200, 1e-6  # of the last solution for the users: as exact as float32 is
@@ -48,9 +48,15 @@ class Side:
         weights = met.astype(np.float32).tocsr()
         return cls(weights, (l2 * (row_sums(weights) + alpha * met.shape[1])).astype(np.float32))
 
-    def solve(self, rows: Array, others: Array, alpha: float, steps: int = STEPS, tolerance: float = 0.0) -> None:
-        """The vectors of these rows, from what they are, in place; others: the vectors of the other side."""
-        met, background = self.met, (alpha * gram_of(others)).astype(np.float32)  # (dim, dim)
+    def solve(
+        self, rows: Array, others: Array, alpha: float, steps: int = STEPS, tolerance: float = 0.0,
+        gram: Array | None = None,
+    ) -> None:  # fmt: skip
+        """The vectors of these rows, from what they are, in place.
+
+        others   the vectors of the other side; gram: `gram_of` all of that side, if it is known or these are not all
+        """
+        met, background = self.met, (alpha * (gram_of(others) if gram is None else gram)).astype(np.float32)
         in_parts(
             lambda first, last: solve_part(
                 others, background, met.indptr, met.indices, met.data, self.l2, first, last, steps, tolerance, rows
@@ -100,17 +106,22 @@ def beginning(shape: tuple[int, ...], dim: int, seed: int, start: Factors | None
     return tables[0], tables[1]
 
 
-def user_vectors(items: Array, met: sparse.csr_array, alpha: float, l2: float) -> Array:
-    """The vectors of users with such interactions, given those of the items.  items (n_items, dim) → (n_users, dim)"""
-    users = np.zeros((met.shape[0], items.shape[1]), dtype=np.float32)
-    Side.of(met, alpha, l2).solve(users, np.ascontiguousarray(items), alpha, EXACT_STEPS, TOLERANCE)
+def user_vectors(items: Array, met: sparse.csr_array, alpha: float, l2: float, gram: Array | None = None) -> Array:
+    """The vectors of users with such interactions, given those of the items, of which only those met are read.
+
+    items (n_items, dim), gram: `gram_of` the items, if it is known → (n_users, dim)
+    """
+    side, users = Side.of(met, alpha, l2), np.zeros((met.shape[0], items.shape[1]), dtype=np.float32)
+    read, some = those_read(side.met)
+    others = np.ascontiguousarray(items[read], dtype=np.float32)
+    Side(some, side.l2).solve(users, others, alpha, EXACT_STEPS, TOLERANCE, gram_of(items) if gram is None else gram)
     return users
 
 
-def gram_of(vectors: Array) -> Array:
-    """VᵀV, added up part by part, so that it does not depend on the number of threads.  (dim, dim) float64"""
-    parts = in_parts(lambda first, last: vectors[first:last].T @ vectors[first:last], len(vectors))
-    return np.asarray(np.sum(parts, axis=0, dtype=np.float64))
+def those_read(met: sparse.csr_array) -> tuple[Array, sparse.csr_array]:
+    """The columns that hold anything, and the matrix of these alone: of a large catalog a few people read little."""
+    read, columns = np.unique(met.indices, return_inverse=True)
+    return read, sparse.csr_array((met.data, columns, met.indptr), shape=(met.shape[0], len(read)))
 
 
 def row_sums(weights: sparse.csr_array) -> Array:

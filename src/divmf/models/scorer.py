@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from divmf.engine.arrays import Array
+from divmf.engine.threads import in_parts
 
 if TYPE_CHECKING:  # torch is loaded where a model needs it
     from divmf.models.mf import MF
@@ -29,6 +31,17 @@ class Scorer(Protocol):
 
         It is called from several threads at once, and the array it returns is written to.
         """
+
+
+class Mean(NamedTuple):
+    """The mean user, and how the softmax bends there: its axes, as columns, and the curvature along each.
+
+    vector (dim,), axes (dim, dim), curvature (dim,): all float32
+    """
+
+    vector: Array
+    axes: Array
+    curvature: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +89,22 @@ class Factors:
         """u·v_i + b_i.  (users, n_items)"""
         return np.asarray(self.users[users] @ self.items_t + self.bias)
 
+    @cached_property
+    def gram(self) -> Array:
+        """VᵀV of the items; kept, since everybody folded in by least squares needs it.  (dim, dim) float64"""
+        return gram_of(self.items_t.T)
+
+    @cached_property
+    def mean(self) -> Mean:
+        """The mean user; kept, since everybody folded in by softmax begins there."""
+        vector = self.users.mean(axis=0)
+        scores = vector @ self.items_t + self.bias
+        shares = np.exp(scores - scores.max()).astype(np.float64)
+        shares /= shares.sum()
+        centred = self.items_t - (self.items_t @ shares)[:, None]
+        curvature, axes = np.linalg.eigh((centred * shares) @ centred.T)
+        return Mean(vector, axes.astype(np.float32), np.maximum(curvature, 0).astype(np.float32))
+
     @property
     def model(self) -> "MF":
         """The same numbers as an MF."""
@@ -85,6 +114,12 @@ class Factors:
 
         items = np.ascontiguousarray(self.items_t.T)
         return MF(*(torch.from_numpy(table) for table in (self.users, items, self.bias)))
+
+
+def gram_of(vectors: Array) -> Array:
+    """VᵀV, added up part by part, so that it does not depend on the number of threads.  (dim, dim) float64"""
+    parts = in_parts(lambda first, last: vectors[first:last].T @ vectors[first:last], len(vectors))
+    return np.asarray(np.sum(parts, axis=0, dtype=np.float64))
 
 
 @dataclass(frozen=True, eq=False)
