@@ -24,31 +24,53 @@ KNOWN = (1, 2, 3, 20)  # how many items of a person are known
 
 
 def fold_ins(n_items: int = 10_000) -> None:
-    """Milliseconds a person: people of a marketplace of so many items, one by one and together."""
+    """Milliseconds a person: people of a marketplace of so many items, together, one by one, and asked for by ids.
+
+    Scored: the person's part of the model and the scores of all items. Served: `recommend(history=…)`, from ids to ids.
+    """
     from divmf.data.datasets import marketplace
     from divmf.models.fold_in import Known, fold_in
-    from divmf.models.scorer import Factors, ItemItem
 
-    train, rng, rows = marketplace(5000, n_items, 200_000), np.random.default_rng(0), []
-    met, usual = train.matrix[:PEOPLE], len(train) / train.n_users
+    split, rows = marketplace(5000, n_items, 200_000).hold_out(seed=0), []
+    met = split.train.matrix[:PEOPLE]
+    histories = [split.item_ids.gather(met[[person]].indices).to_list() for person in range(PEOPLE)]
     for each in (*FOLDED, BPR):
-        dim = int(each.values.get("dim", n_items))  # what the numbers are makes no difference to the time
-        made = 0.3 * rng.standard_normal((n_items, dim), dtype=np.float32)
-        scorer = ItemItem(met, made) if each.name == "ease" else Factors.from_arrays(np.zeros((1, dim)), made)
-        model = Known(scorer, each.name, each.values | {"pairs": usual})
+        point = random_point(each, split)
+        model = Known(point.scoring, each.name, point.learnt.settings)
 
-        def served(people: Any, model: Known = model) -> None:
+        def scored(people: Any, model: Known = model) -> None:
             fold_in(model, people).scores(np.arange(people.shape[0]))
 
-        def one_by_one(served: Any = served) -> None:
+        def one_by_one(scored: Any = scored) -> None:
             for person in range(PEOPLE):
-                served(met[[person]])
+                scored(met[[person]])
 
-        took = timed(one_by_one), timed(partial(served, met))
+        def served(point: Any = point) -> None:
+            for history in histories:
+                point.recommend(history=history)
+
+        took = timed(partial(scored, met)), timed(one_by_one), timed(served)
         rows.append(
             [each.name, f"{each.values.get('dim', '')}", *(f"{1000 * seconds / PEOPLE:.2f}" for seconds in took)]
         )
-    table(["model", "dimensions", "ms a person, one by one", f"{PEOPLE} together"], rows)
+    table(["model", "dimensions", f"ms a person, {PEOPLE} together", "one by one", "`recommend(history=…)`"], rows)
+
+
+def random_point(settings: Settings, split: Any) -> Any:
+    """An operating point of the market with random numbers: what they are makes little difference to the time."""
+    from divmf.estimator.recommender import NO_WEIGHTS, Recommender
+    from divmf.market.chosen import Chosen
+    from divmf.models.scorer import Factors, ItemItem
+    from divmf.ranking.curve import Point
+    from divmf.train.people import Learnt
+
+    rng, dim = np.random.default_rng(0), int(settings.values.get("dim", split.n_items))
+    made = 0.3 * rng.standard_normal((split.n_items, dim), dtype=np.float32)
+    scorer = (ItemItem(split.train.matrix, made) if settings.name == "ease"
+              else Factors.from_arrays(rng.normal(0, 0.1, (split.n_users, dim)), made))  # fmt: skip
+    learnt = Learnt(settings.name, settings.values | {"pairs": len(split.train) / split.n_users})
+    chosen = Chosen(rng.random(split.n_items, dtype=np.float32), {})
+    return Recommender(NO_WEIGHTS, split, Point("diversity", 1, {}, {}), K, chosen, scorer, learnt)
 
 
 def short_histories(seed: int = 0) -> None:

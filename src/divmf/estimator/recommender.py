@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -37,7 +38,7 @@ from divmf.ranking.curve import Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.retrieval import recommend
 from divmf.train.new_items import grown
-from divmf.train.people import Learnt, lists_of
+from divmf.train.people import Learnt, lists_of, usual_spread
 from divmf.train.runs import Run
 
 log = logging.getLogger(__name__)
@@ -133,16 +134,22 @@ class Recommender:
         if blocked is not None and blocked.pairs is not None:
             raise ValueError("exclude and items of single users are for those of the training; give items alone")
         out = None if blocked is None else blocked.items
-        return lists_of(self.scoring, self.learnt, self.chosen, self.split, people, k, self.k, out)
+        usual = 0.0 if self.chosen is None else self.usual_spread
+        return lists_of(self.scoring, self.learnt, self.chosen, self.split, usual, people, k, self.k, out)
 
     def blocked(self, exclude: Any = None, items: Any = None) -> Blocked | None:
         """What a request leaves out; none where it asks for everything."""
         return request_filter(self.split.item_ids, self.split.user_ids, exclude, items)
 
-    @property
+    @cached_property
     def scoring(self) -> Scorer:
         """What scores: the model, as blocks of scores."""
         return self.scorer or Factors.of(self.weights)
+
+    @cached_property
+    def usual_spread(self) -> float:
+        """The spread that scores have in training; kept, since everybody new is measured by it."""
+        return usual_spread(self.scoring, self.split, self.learnt.stake)
 
     def recommend(
         self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,

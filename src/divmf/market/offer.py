@@ -18,6 +18,7 @@ from divmf.engine.threads import in_parts
 from divmf.kernels.market import ONE
 from divmf.kernels.response import response_rows
 from divmf.market.columns import WIDTH
+from divmf.market.stakes import spreads_of, steadied
 from divmf.market.values import exposure_weights, slot_weights
 from divmf.models.scorer import Scorer
 from divmf.ranking.retrieval import blocks
@@ -68,21 +69,26 @@ def respond(scores: Array, offer: Offer, weights: Array | None = None, k: int | 
 
 
 def respond_to(
-    scorer: Scorer, seen: sparse.csr_array, offer: Offer, weights: Array, k: int, out: Array | None = None
-) -> Array:
-    """`respond` for everybody whom a scorer knows, without what they have seen, block after block.  (n_users, k)
+    scorer: Scorer, seen: sparse.csr_array, offer: Offer, stakes: Array, usual: float, k: int, out: Array | None = None
+) -> tuple[Array, Array]:
+    """`respond` for everybody whom a scorer knows, without what they have seen, and the scores: both (n_users, k).
 
-    out   (n_items,) bool: items that nobody may be shown
+    stakes   (n_users,): how much the scores of each count, where their spread is usual or more
+    usual    the spread of the scores of people of the training, by their stakes (`divmf.market.stakes.steadied`)
+    out      (n_items,) bool: items that nobody may be shown
     """
-    found = np.empty((scorer.n_users, k), dtype=np.int32)
+    items, listed = np.empty((scorer.n_users, k), dtype=np.int32), np.empty((scorer.n_users, k), dtype=np.float32)
 
     def part(first: int, last: int) -> None:
         for block in blocks(last - first, scorer.n_items):
             users = np.arange(first + block.start, first + block.stop)
             scores = fill_seen(torch.from_numpy(scorer.scores(users)), users, seen, -np.inf).numpy()
+            weights = steadied(stakes[users], spreads_of(scores), usual)
             if out is not None:
                 scores[:, out] = -np.inf
-            found[users[0] : users[-1] + 1] = respond(scores, offer, weights[users], k)
+            items[users] = found = respond(scores, offer, weights, k)
+            theirs = np.take_along_axis(scores, np.maximum(found, 0), axis=1)
+            listed[users] = np.where(found >= 0, theirs, -np.inf)
 
     in_parts(part, scorer.n_users)
-    return found
+    return items, listed

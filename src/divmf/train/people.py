@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from scipy import sparse
 
 from divmf.data.histories import Histories
 from divmf.data.split import Split
@@ -14,7 +13,7 @@ from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.market.chosen import Chosen
 from divmf.market.offer import Offer, respond_to
-from divmf.market.stakes import spreads_of, stake_of, stakes_of, steadied
+from divmf.market.stakes import spreads_of, stake_of, stakes_of
 from divmf.models.accuracy import best_items, scores_of
 from divmf.models.config import TrainConfig
 from divmf.models.fold_in import Known, fold_in
@@ -88,12 +87,13 @@ def folded(scorer: Scorer, learnt: Learnt, people: Histories) -> Scorer:
 
 
 def lists_of(
-    scorer: Scorer, learnt: Learnt, chosen: Chosen | None, split: Split, people: Histories, k: int, slots: int,
-    out: Array | None = None,
+    scorer: Scorer, learnt: Learnt, chosen: Chosen | None, split: Split, usual: float, people: Histories, k: int,
+    slots: int, out: Array | None = None,
 ) -> TopK:  # fmt: skip
     """The lists of people with such histories, without what is in them.
 
     chosen   the point of the market, whose discounts count; none for the model alone
+    usual    `usual_spread` of the scorer
     slots    of the lists that the market was solved with
     out      (n_items,) bool: items that nobody may be shown
     """
@@ -102,12 +102,11 @@ def lists_of(
     if chosen is None:
         penalty = None if out is None else np.where(out, np.float32(-np.inf), np.float32(0))
         items = best_items(theirs, people.met, k, everybody, penalty)
+        scores = scores_of(theirs, everybody, items)
     else:
         offer = Offer.of(chosen.discount, slots, learnt.exposure)
-        weights = weights_of(people, split, learnt.stake)
-        weights = steadied(weights, spreads(theirs, people.met, everybody), usual_spread(scorer, split, learnt.stake))
-        items = respond_to(theirs, people.met, offer, weights, k, out)
-    return TopK(items, scores_of(theirs, everybody, items), people.user_ids, split.item_ids)
+        items, scores = respond_to(theirs, people.met, offer, weights_of(people, split, learnt.stake), usual, k, out)
+    return TopK(items, scores, people.user_ids, split.item_ids)
 
 
 SAMPLE = 256  # users of the training that say which spread of scores is usual
@@ -116,17 +115,11 @@ SAMPLE = 256  # users of the training that say which spread of scores is usual
 def usual_spread(scorer: Scorer, split: Split, stake: float) -> float:
     """The mean spread of the scores of some users of the training, evenly drawn, as much as they count."""
     rows = np.unique(np.linspace(0, scorer.n_users - 1, min(SAMPLE, scorer.n_users)).round().astype(np.int64))
-    found = stakes_of(split.train.matrix, stake)[rows] * spreads(scorer, split.train.matrix, rows)
-    return float(found.mean())
-
-
-def spreads(scorer: Scorer, met: sparse.csr_array, rows: Array) -> Array:
-    """The spread of some people's scores of what they have not met.  (rows,)"""
-    found = np.empty(len(rows))
+    met, found = split.train.matrix, np.empty(len(rows))
     for block in blocks(len(rows), scorer.n_items):
         scores = torch.from_numpy(scorer.scores(rows[block]))
         found[block] = spreads_of(fill_seen(scores, rows[block], met, -np.inf).numpy())
-    return found
+    return float((stakes_of(met, stake)[rows] * found).mean())
 
 
 def weights_of(people: Histories, split: Split, stake: float) -> Array:
