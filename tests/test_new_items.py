@@ -110,6 +110,28 @@ def test_what_is_told_of_new_items_is_checked(split: Split, caplog: pytest.LogCa
     np.testing.assert_array_equal(numbers, np.arange(71))
 
 
+@pytest.mark.parametrize("model", ["ease", "ials", "softmax"])
+def test_who_met_a_new_item_counts_by_weight_where_the_model_learnt_from_weights(split: Split, model: str) -> None:
+    rng = np.random.default_rng(0)
+    plays = split.train.frame.with_columns(weight=rng.integers(1, 9, len(split.train)))
+    data = library.Interactions.from_frame(plays, weight="weight")
+    chosen = library.DivMF(k=4, model=model, diversity_epochs=1).fit(data.hold_out(seed=0)).at(epoch=0)  # type: ignore[arg-type]
+    usual, people = data.hold_out(seed=0).train.mean_weight, chosen.split.user_ids[:8]
+    met = pl.DataFrame({"item_id": ["zz-new"] * 8, "user_id": people})
+    ones, usuals, steep = (
+        chosen.with_items(met if weights is None else met.with_columns(weight=pl.Series(weights)))
+        for weights in (None, [usual] * 8, [9, 1, 1, 1, 1, 1, 1, 9])
+    )
+    everybody = np.arange(chosen.split.n_users)
+    scores = [point.scoring.scores(everybody)[:, -1] for point in (ones, usuals, steep)]
+    np.testing.assert_allclose(scores[1], scores[0], rtol=1e-5, atol=1e-6)
+    assert np.abs(scores[2] - scores[0]).max() > 1e-3
+    added = steep.split.train.frame.filter(pl.col("item_id") == "zz-new").sort("user_id")
+    assert added["weight"].to_list() == pytest.approx([9, 1, 1, 1, 1, 1, 1, 9])
+    with pytest.raises(ValueError, match="holds the weight -1; weights are 0 or more"):
+        chosen.with_items(met.with_columns(weight=pl.lit(-1)))
+
+
 def test_the_command_lists_new_items(divmf: Any, split: Split, tmp_path: Path) -> None:
     split.train.frame.write_csv(tmp_path / "log.csv")
     divmf("train", tmp_path / "log.csv", "-o", tmp_path / "run", "--model", "ease", "--diversity-epochs", 5, "-q")

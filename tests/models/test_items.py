@@ -46,22 +46,27 @@ def test_a_new_item_by_weights_is_reached_as_the_similar_ones_are() -> None:
     np.testing.assert_allclose(scores[:, 3], before[:, :2].mean(axis=1))
 
 
-def data(seed: int = 0) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Interactions of 60 users with 30 items, and with one more."""
-    whole = (np.random.default_rng(seed).random((60, 31)) < 0.3).astype(np.float32)
+def data(weighted: bool) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """Interactions of 60 users with 30 items, and with one more: 0/1, or of weights that differ tenfold."""
+    rng = np.random.default_rng(0)
+    whole = (rng.random((60, 31)) < 0.3).astype(np.float32)
+    if weighted:
+        whole *= rng.uniform(0.2, 2, whole.shape).astype(np.float32)
     return sparse.csr_array(whole[:, :30]), sparse.csr_array(whole[:, 30:].T)
 
 
-def test_ials_gives_an_item_met_like_another_that_others_vector() -> None:
-    met, _ = data()
+@pytest.mark.parametrize("weighted", [False, True])
+def test_ials_gives_an_item_met_like_another_that_others_vector(weighted: bool) -> None:
+    met, _ = data(weighted)
     trained = ials(met, 5, alpha=0.3, l2=0.02, epochs=500)
     grown = with_items(Chosen(trained, "ials", {"alpha": 0.3, "l2": 0.02}, ()), [None], met.T.tocsr()[[4]], met)
     assert isinstance(grown, Factors)
     np.testing.assert_allclose(grown.items_t[:, 30], trained.items_t[:, 4], atol=2e-3)  # where training has converged
 
 
-def test_ease_gives_a_new_item_the_weights_that_training_with_it_would() -> None:
-    met, new = data()
+@pytest.mark.parametrize("weighted", [False, True])
+def test_ease_gives_a_new_item_the_weights_that_training_with_it_would(weighted: bool) -> None:
+    met, new = data(weighted)
     grown = with_items(Chosen(ease(met, 7.0), "ease", {"l2": 7.0}, ()), [None], new, met)
     wanted = ease(sparse.csr_array(sparse.hstack([met, new.T])), 7.0).weights
     assert isinstance(grown, ItemItem)
@@ -69,13 +74,14 @@ def test_ease_gives_a_new_item_the_weights_that_training_with_it_would() -> None
     np.testing.assert_allclose(grown.weights[30], wanted[30], atol=2e-5)
 
 
-def test_softmax_gives_a_new_item_the_vector_with_the_least_loss() -> None:
-    (met, new), rng = data(), np.random.default_rng(1)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_softmax_gives_a_new_item_the_vector_with_the_least_loss(weighted: bool) -> None:
+    (met, new), rng = data(weighted), np.random.default_rng(1)
     users, items = rng.normal(size=(60, 3)), rng.normal(size=(30, 3))
     model = Chosen(Factors.from_arrays(users, items), "softmax", {"l2": 2.0, "l2_power": 0.5}, ())
     grown = with_items(model, [None], new, met)
     own = new.toarray()[0]
-    l2 = 2.0 * ((own.sum() + 1) / (met.nnz / 30 + 1)) ** 0.5
+    l2 = 2.0 * ((own.sum() + 1) / (met.sum() / 30 + 1)) ** 0.5
 
     def loss(vector: np.ndarray) -> float:
         scores = np.column_stack([users @ items.T, users @ vector])
@@ -90,7 +96,7 @@ def test_softmax_gives_a_new_item_the_vector_with_the_least_loss() -> None:
 def test_by_bpr_a_new_item_is_the_mean_of_those_that_the_same_users_met_by_cosine(name: str) -> None:
     known = sparse.csr_array(np.array([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]], dtype=np.float32))
     model = Chosen(Factors.from_arrays(np.ones((4, 2)), FACTORS.items_t.T, FACTORS.bias), name, {}, ())
-    new = sparse.csr_array(np.array([[1, 0, 0, 1]], dtype=np.float32))  # users 0 and 3
+    new = sparse.csr_array(np.array([[0.5, 0, 0, 2]], dtype=np.float32))  # users 0 and 3, whatever the weight
     grown = with_items(model, [None], new, known)
     assert isinstance(grown, Factors)
     likeness = np.array([2 / 3**0.5, 1, 0, 1])

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from divmf.data.ids import as_ids, numbers_of
 from divmf.data.tables import find_column, to_polars
-from divmf.data.values import Values
+from divmf.data.values import beside_usual
 from divmf.engine.arrays import Array
 
 log = logging.getLogger(__name__)
@@ -69,9 +69,7 @@ class Histories:
         if items.dtype.is_integer() and item_ids.dtype == pl.String:  # text files do not say what type their ids are
             items = items.cast(pl.String)
         user_ids = people.unique(maintain_order=True)
-        name = None if usual is None else find_column(table, "weight", weight, required=False)
-        given = Values(weight=name).weights(table)
-        weights = None if given is None or usual is None else given.to_numpy() / usual
+        weights = beside_usual(table, usual, weight)
         return cls.from_pairs(user_ids, numbers_of(people, user_ids), as_ids(items, "item_id"), item_ids, weights)
 
     @classmethod

@@ -3,7 +3,8 @@
     new = NewItems.of({"n1": ["i3", "i7"]}, split)        # like two items of the catalog
     new = NewItems.of(frame, split)                       # item_id, and like (an item of the catalog) or user_id
 
-An item that somebody of the training has met is known by that, any other by the items that it is like.
+An item that somebody of the training has met is known by that, any other by the items that it is like. Where the
+training has weights, a column `weight` says how much each such interaction counts; without it, as the mean one.
 """
 
 import logging
@@ -19,6 +20,7 @@ from divmf.data.ids import as_ids, id_table, numbers_of
 from divmf.data.interactions import Interactions
 from divmf.data.split import Split
 from divmf.data.tables import find_column, to_polars
+from divmf.data.values import beside_usual
 from divmf.engine.arrays import Array
 
 log = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ class NewItems:
 
     item_ids   what the outside calls them
     similar    the numbers of the items that each is like; None where its interactions say
-    met        (n_new, n_users) 0/1: who met each
+    met        (n_new, n_users): who met each, as 1 or by weight beside the mean one of the training
     """
 
     item_ids: pl.Series
@@ -59,7 +61,8 @@ class NewItems:
         if (old := item_ids.filter(pl.Series(numbers_of(item_ids, split.item_ids) >= 0))).len():
             raise ValueError(f"{old[0]!r} is in the catalog already; new items have ids of their own")
         numbers = numbers_of(rows, item_ids)
-        met = met_by(table, user, numbers, len(item_ids), split)
+        weights = beside_usual(table, split.train.mean_weight)
+        met = met_by(table, user, numbers, len(item_ids), split, weights)
         return cls(item_ids, likes_of(table, numbers, item_ids, split, np.diff(met.indptr) > 0), met)
 
     def __len__(self) -> int:
@@ -72,12 +75,13 @@ class NewItems:
         train, valid, test = (
             replace(part, items=numbers[part.items], item_ids=whole) for part in (split.train, split.valid, split.test)
         )
-        new, users = self.met.tocoo().coords
-        return Split(with_pairs(train, users, numbers[split.n_items + new]), valid, test), numbers
+        pairs = self.met.tocoo()
+        new, users = pairs.coords
+        return Split(with_pairs(train, users, numbers[split.n_items + new], pairs.data), valid, test), numbers
 
 
-def with_pairs(train: Interactions, users: Array, items: Array) -> Interactions:
-    """Interactions with some more, the latest of all."""
+def with_pairs(train: Interactions, users: Array, items: Array, counts: Array) -> Interactions:
+    """Interactions with some more, the latest of all; counts: what each of these has of the mean weight."""
     users, items = (
         np.concatenate([mine, more]).astype(np.int32) for mine, more in ((train.users, users), (train.items, items))
     )
@@ -85,8 +89,8 @@ def with_pairs(train: Interactions, users: Array, items: Array) -> Interactions:
     if times is not None:
         times = np.append(times, np.full(len(users) - len(times), times.max(initial=0)))
     weights, usual = train.weights, train.mean_weight
-    if weights is not None and usual is not None:  # of a new item's nothing is known: they count as the mean
-        weights = np.append(weights, np.full(len(users) - len(weights), usual, dtype=np.float32))
+    if weights is not None and usual is not None:
+        weights = np.append(weights, (usual * counts).astype(np.float32))
     order = np.lexsort((items, users) if times is None else (times, users))
     named: dict[str, Any] = {"users": users, "items": items, "times": times, "weights": weights}
     return replace(train, **{name: column[order] for name, column in named.items() if column is not None})
@@ -97,8 +101,10 @@ def as_known(ids: pl.Series, known: pl.Series) -> pl.Series:
     return ids.cast(pl.String) if ids.dtype.is_integer() and known.dtype == pl.String else ids
 
 
-def met_by(table: pl.DataFrame, user: str | None, numbers: Array, n_new: int, split: Split) -> sparse.csr_array:
-    """Who met each new item, of the users of the training.  (n_new, n_users)"""
+def met_by(
+    table: pl.DataFrame, user: str | None, numbers: Array, n_new: int, split: Split, weights: Array | None
+) -> sparse.csr_array:
+    """Who met each new item, of the users of the training, as 1 or by weight.  (n_new, n_users)"""
     users = np.full(len(table), -1)
     if user is not None:
         named = np.flatnonzero(table[user].is_not_null().to_numpy())
@@ -108,12 +114,12 @@ def met_by(table: pl.DataFrame, user: str | None, numbers: Array, n_new: int, sp
             if unknown := int((users[named] < 0).sum()):
                 log.warning("%s interactions with new items are of people who were not in training and left out",
                             f"{unknown:,}")  # fmt: skip
-    rows = users >= 0
-    met = sparse.csr_array(
-        (np.ones(int(rows.sum()), dtype=np.float32), (numbers[rows], users[rows])), shape=(n_new, split.n_users)
-    )
+    rows, counts = users >= 0, np.ones(len(users)) if weights is None else weights
+    pairs = counts[rows].astype(np.float32), (numbers[rows], users[rows])
+    met = sparse.csr_array(pairs, shape=(n_new, split.n_users))
     met.sum_duplicates()
-    met.data[:] = 1
+    if weights is None:
+        met.data[:] = 1
     return met
 
 

@@ -70,6 +70,16 @@ class Values(NamedTuple):
 PLAIN = Values()
 
 
+def beside_usual(table: pl.DataFrame, usual: float | None, weight: str | None = None) -> Array | None:
+    """The weights of rows as shares of the mean one of a training; none where that had no weights, or these have none.
+
+    weight   the column; where none is named, one of a usual name, if there is one
+    """
+    name = None if usual is None else find_column(table, "weight", weight, required=False)
+    given = Values(weight=name).weights(table)
+    return None if given is None or usual is None else given.to_numpy() / usual
+
+
 def at_least(rating: str, lowest: float, dtype: pl.DataType) -> pl.Expr:
     """Whether a row's rating is high enough; a column that holds no numbers is refused. A missing rating is not."""
     if not dtype.is_numeric():

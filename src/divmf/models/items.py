@@ -66,7 +66,7 @@ def with_items(
 
     similar   for each new item the numbers of items that it is like: a group, or some that were named; None if its
               interactions are to say
-    met       (n_new, n_users): who met each new item; read where similar has None
+    met       (n_new, n_users): who met each new item, 0/1 or by weight; read where similar has None
     known     (n_users, n_items): what the model was trained on; read where similar has None
     """
     scorer, n_items = model.scorer, model.scorer.n_items
@@ -122,10 +122,8 @@ def softmax_items(model: Fitted, scorer: Factors, met: sparse.csr_array, known: 
     power = model.settings.get("l2_power", 0.5)
     found = np.empty((met.shape[0], users.shape[1]), dtype=np.float32)
     for number in range(met.shape[0]):
-        theirs = met.indices[met.indptr[number] : met.indptr[number + 1]]
-        own = np.zeros(scorer.n_users)
-        own[theirs] = 1
-        l2 = model.settings["l2"] * ((len(theirs) + 1) / (mean + 1)) ** power
+        own = met[[number]].toarray().astype(np.float64)[0]
+        l2 = model.settings["l2"] * ((own.sum() + 1) / (mean + 1)) ** power
         found[number] = softmax_item(users, others, own, counts + own, l2)
     return found
 
@@ -133,7 +131,7 @@ def softmax_items(model: Fitted, scorer: Factors, met: sparse.csr_array, known: 
 def softmax_item(users: Array, others: Array, own: Array, counts: Array, l2: float) -> Array:
     """min Σ_u n_u log(Z_u + exp u·v) − Σ_u own_u u·v + ½ λ ‖v‖², by Newton's method.  (dim,)
 
-    others (n_users,): log Z_u; own (n_users,): 1 who met the item; counts (n_users,): n_u, by weight
+    others (n_users,): log Z_u; own (n_users,): who met the item, by weight; counts (n_users,): n_u, by weight, too
     """
     vector = np.zeros(users.shape[1])
 
@@ -161,8 +159,15 @@ def softmax_item(users: Array, others: Array, own: Array, counts: Array, l2: flo
 
 
 def nearest(met: sparse.csr_array, known: sparse.csr_array) -> Array:
-    """How much each item counts in the mean that a new one is: by cosine, the nearest alone.  (n_new, n_items)"""
-    both = np.asarray((met @ known).toarray(), dtype=np.float64)
+    """How much each item counts in the mean that a new one is: by cosine, the nearest alone.  (n_new, n_items)
+
+    What was met counts alike, whatever its weight, as in the training of such models.
+    """
+    theirs, every = (
+        sparse.csr_array(((each.data > 0).astype(np.float64), each.indices, each.indptr), shape=each.shape)
+        for each in (met, known)
+    )
+    both = np.asarray((theirs @ every).toarray())
     likeness = both / np.sqrt(np.maximum(np.bincount(known.indices, minlength=known.shape[1]), 1))
     if both.shape[1] > NEAREST:
         least = -np.partition(-likeness, NEAREST - 1, axis=1)[:, NEAREST - 1 : NEAREST]
