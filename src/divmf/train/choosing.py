@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -133,21 +134,20 @@ def taken_on(earlier: Run, split: Split, config: TrainConfig) -> Chosen:
     settings = dict(choice["settings"])
     if "pairs" in settings:
         settings["pairs"] = len(split.train) / split.n_users
-    scorer = refit(choice["model"], settings, split.train, config.seed, aligned(earlier, split, config.seed))
+    start = None if choice["model"] == "ease" else aligned(earlier, split, config.seed)  # EASE is solved anew
+    scorer = refit(choice["model"], settings, split.train, config.seed, start)
     ndcg = float(f"{valid_ndcg(scorer, split, config.k).mean():.12g}")
     trial = Trial(choice["model"], settings, time.perf_counter() - began, ndcg)
     return Chosen(scorer, choice["model"], settings, (trial,))
 
 
-def aligned(earlier: Run, split: Split, seed: int = 0) -> Scorer:
-    """The model of an earlier run for the users and items of now.
+def aligned(earlier: Run, split: Split, seed: int = 0) -> Factors:
+    """The vectors of an earlier run for the users and items of now.
 
-    New items have small random vectors; new users are folded in, by the items that the model has. EASE has no vectors
-    to begin from; it is what it was.
+    New items have small random vectors; new users are folded in, by the items that the model has.
     """
     scorer, before = earlier.scorer(), earlier.read_split()
-    if not isinstance(scorer, Factors):
-        return scorer
+    assert isinstance(scorer, Factors)
     rng, dim = np.random.default_rng(seed), scorer.users.shape[1]
 
     def table(known: Array, numbers: Array) -> Array:
@@ -164,8 +164,8 @@ def aligned(earlier: Run, split: Split, seed: int = 0) -> Scorer:
         known = Known(found, choice["model"], choice["settings"])
         folded = fold_in(known, split.train.weighted[new])
         assert isinstance(folded, Factors)
-        found.users[new] = folded.users
-    return found
+        users[new] = folded.users
+    return replace(found, users=users)
 
 
 def check_fits(split: Split, config: TrainConfig) -> None:
