@@ -25,7 +25,7 @@ def pairs_of(data: Interactions) -> set:
 
 
 def test_a_small_log_is_read_as_worked_out_by_hand(small_log, caplog):
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.DEBUG):
         data = Interactions.from_frame(small_log)
     assert data.user_ids.to_list() == ["ann", "bob", "cyd"]
     assert data.item_ids.to_list() == ["egg", "jam", "rye", "tea"]

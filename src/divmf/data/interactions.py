@@ -151,7 +151,7 @@ class Interactions:
         given = table["user"].to_numpy(), table["item"].to_numpy()
         users, items, *timed = in_order(*given, times, shape)
         if merged := len(table) - len(users):
-            log.info("merged %s repeated pairs, the latest time kept", f"{merged:,}")
+            log.debug("merged %s repeated pairs, the latest time kept", f"{merged:,}")
         weights = None
         if "weight" in table.columns:
             weights = added_up(*given, table["weight"].to_numpy(), (users, items), shape[1])
