@@ -90,6 +90,16 @@ ASKS = [
     Case("histories without a row", ASKED.format("--histories x.csv"), text("x.csv", "user_id,item_id\n"), "x.csv"),
     Case("histories without items", ASKED.format("--histories x.csv"), text("x.csv", "user_id\nnew\n"), "x.csv"),
     Case(
+        "histories with weights for a model without",
+        ASKED.format("--histories x.csv --weight plays"),
+        text("x.csv", "user_id,item_id,plays\nnew,i00001,2\n"),
+        "x.csv",
+    ),
+    Case(
+        "a column of weights without histories",
+        ASKED.format("--weight plays"),
+    ),
+    Case(
         "histories of some users",
         ASKED.format("--histories x.csv --users x.csv"),
         text("x.csv", "user_id,item_id\nnew,i00001\n"),
