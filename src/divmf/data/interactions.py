@@ -46,19 +46,22 @@ class Share:
 class Interactions:
     """Distinct (user, item) pairs by number, with their id tables.
 
+    Attributes:
+        users: (n,) int32. Pairs are sorted by user, then time, then position in the file, so the last row of a user is
+            the user's latest interaction; without times by user, then item: the order of the file has no meaning then.
+        items: (n,) int32.
+        times: (n,) int64 or None; only their order is used.
+        user_ids: What the outside calls user number 0, 1, 2, …
+        item_ids: What the outside calls item number 0, 1, 2, …
+        merged: How many repeated pairs were merged away while reading.
+        share: Where these users stand among all, if other processes hold the rest; the catalog is always whole.
+        weights: (n,) float32 or None: how much each counts, as it was read; only their ratios are used.
+
+    Examples:
         >>> frame = pl.DataFrame({"user_id": ["ann", "ann", "bob"], "item_id": ["x", "y", "x"]})
         >>> data = divmf.Interactions.from_frame(frame)  # or .read("events.parquet")
         >>> data.n_users, data.n_items, len(data)
         (2, 2, 3)
-
-    users, items   (n,) int32, sorted by user, then time, then position in the file: the last row of a user is
-                   the user's latest interaction; without times by user, then item: the order of the file
-                   has no meaning then
-    times          (n,) int64 or None; only their order is used
-    user_ids, item_ids   what the outside calls user and item number 0, 1, 2, …
-    weights        (n,) float32 or None: how much each counts, as it was read; only their ratios are used
-    merged         how many repeated pairs were merged away while reading
-    share          where these users stand among all, if other processes hold the rest; the catalog is always whole
     """
 
     users: Array
@@ -80,11 +83,20 @@ class Interactions:
         cls, path: str | Path, user: str | None = None, item: str | None = None, time: str | None = None,
         min_rating: float | None = None, rating: str | None = None, weight: str | None = None,
     ) -> Self:  # fmt: skip
-        """Read CSV, TSV, parquet or JSON lines (also .gz, .bz2); columns are found by the usual names if not named.
+        """Read a log of interactions; columns are found by the usual names if not named.
 
-        Many parquet files are read as one: a folder of them, or a pattern such as parts/*.parquet. With min_rating,
-        only rows whose rating is at least so high are interactions. weight names a column that says how much a row
-        counts (0 or more; of a repeated pair, the sum).
+        Args:
+            path: CSV, TSV, parquet or JSON lines, also .gz and .bz2. A folder of parquet files, or a pattern such as
+                parts/*.parquet, is read as one log.
+            user: The column of the users.
+            item: The column of the items.
+            time: The column of the times; logs without one are fine.
+            min_rating: Only rows rated at least so high are interactions.
+            rating: The column of the ratings.
+            weight: The column that says how much a row counts (0 or more); of a repeated pair, the sum.
+
+        Returns:
+            The distinct pairs, with the latest time of each.
         """
         return cls._read(path, (user, item, time), Values.checked(min_rating, rating, weight), whole=True)
 
@@ -120,7 +132,17 @@ class Interactions:
     ) -> Self:  # fmt: skip
         """From a polars, pandas or Arrow frame; repeated pairs become one interaction with the latest time.
 
-        With min_rating, only rows whose rating is at least so high are interactions; weight: see `read`.
+        Args:
+            frame: A row an interaction.
+            user: The column of the users; this and the other columns as in `read`.
+            item: The column of the items.
+            time: The column of the times.
+            min_rating: Only rows rated at least so high are interactions.
+            rating: The column of the ratings.
+            weight: The column of the weights.
+
+        Returns:
+            The distinct pairs.
         """
         table, values = to_polars(frame), Values.checked(min_rating, rating, weight)
         table = values.kept(table, table)
@@ -192,8 +214,7 @@ class Interactions:
     @cached_property
     def weighted(self) -> sparse.csr_array:
         """What a model that uses weights learns from: as `matrix`, each pair by its weight beside the mean one."""
-        usual = self.mean_weight
-        if self.weights is None or usual is None:
+        if self.weights is None or (usual := self.mean_weight) is None:
             return self.matrix
         values = self.weights / np.float32(usual)
         return sparse.csr_array((values, (self.users, self.items)), shape=(self.n_users, self.n_items))
@@ -239,20 +260,23 @@ class Interactions:
         """The share of users number first … last−1, for one of several processes."""
         low, high = np.searchsorted(self.users, [first, last])
         columns = {name: column[low:high] for name, column in self.columns.items()}
-        return replace(
-            self,
-            **columns | {"users": columns["users"] - np.int32(first)},
-            user_ids=self.user_ids[first:last],
-            merged=0,
-            share=Share(first, self.n_users, int(low), len(self)),
-        )
+        columns["users"] = columns["users"] - np.int32(first)
+        share = Share(first, self.n_users, int(low), len(self))
+        return replace(self, **columns, user_ids=self.user_ids[first:last], merged=0, share=share)
 
     def total(self, counts: Array) -> Array:
         """The sum over the processes that share these interactions; what was given, if they are whole."""
         return counts if self.share is None else comm.total(counts)
 
     def k_core(self, k: int) -> Self:
-        """The largest part in which every user and every item has at least k interactions (iterative)."""
+        """The largest part in which every user and every item has at least k interactions (iterative).
+
+        Args:
+            k: 0 keeps everything.
+
+        Returns:
+            That part, with id tables of its own.
+        """
         if k < 0:
             raise ValueError(f"k_core={k} is negative; choose 0 (everything) or more")
         kept, before = np.ones(len(self), dtype=bool), -1
@@ -282,31 +306,62 @@ class Interactions:
         return left if self.share is None else left.with_share()
 
     def leave_one_out(self, seed: int = 0) -> "Split":
-        """One interaction of each user for the test, one for validation; see `divmf.data.split.leave_one_out`."""
+        """One interaction of each user for the test, one for validation.
+
+        Args:
+            seed: Of the draw, where there are no times.
+
+        Returns:
+            The split; see `divmf.leave_one_out`.
+        """
         from divmf.data.split import leave_one_out  # the fluent face of a function one step up the ladder
 
         return leave_one_out(self, seed)
 
     def hold_out(self, seed: int = 0, valid: float = 0.1, test: float = 0.2) -> "Split":
-        """A share of each user's interactions for the test, one for validation; see `divmf.data.split.hold_out`."""
+        """A share of each user's interactions for the test, one for validation.
+
+        Args:
+            seed: Of the draw.
+            valid: The share for validation.
+            test: The share for the test.
+
+        Returns:
+            The split; see `divmf.hold_out`.
+        """
         from divmf.data.split import hold_out
 
         return hold_out(self, seed, valid, test)
 
     def by_time(
-        self,
-        when: str | int | date | None = None,
-        test: float | None = None,
-        valid: float = 0.1,
-        cold: bool = False,
+        self, when: str | int | date | None = None, test: float | None = None, valid: float = 0.1, cold: bool = False
     ) -> "Split":
-        """Everything from a moment on, or the latest share, for the test; see `divmf.data.split.by_time`."""
+        """Everything from a moment on, or the latest share, for the test.
+
+        Args:
+            when: The moment: a date, a text such as 2024-01-01, or a number in the unit of the times.
+            test: Instead of it, the share of all interactions that is held out; 0.2 if neither is given.
+            valid: The share of those before the test, the latest of them, for validation.
+            cold: Keep what is held out of users and items that train does not have; no model can find it.
+
+        Returns:
+            The split.
+        """
         from divmf.data.split import by_time
 
         return by_time(self, when, test, valid, cold)
 
     def rolling(self, folds: int = 3, test: float = 0.1, valid: float = 0.1) -> "list[Split]":
-        """Several splits by time, the earliest first; see `divmf.data.split.rolling`."""
+        """Several splits by time, each tested on what came after its training.
+
+        Args:
+            folds: How many.
+            test: The share of all interactions that one fold is tested on.
+            valid: The share of those before the test for validation.
+
+        Returns:
+            The splits, the earliest first.
+        """
         from divmf.data.split import rolling
 
         return rolling(self, folds, test, valid)

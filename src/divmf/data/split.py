@@ -33,7 +33,13 @@ PARTS = ("train", "valid", "test")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Three parts of one dataset, over the same users and the same catalog."""
+    """Three parts of one dataset, over the same users and the same catalog.
+
+    Attributes:
+        train: What a model learns from.
+        valid: What choices are made on.
+        test: What is reported.
+    """
 
     train: Interactions
     valid: Interactions
@@ -93,7 +99,17 @@ class Split:
 
     @classmethod
     def from_frame(cls, frame: Any, column: str = "split", seed: int = 0, weight: str | None = None) -> Self:
-        """From a frame whose `column` says train, valid(ation) or test; missing validation is drawn from train."""
+        """From a frame whose `column` says train, valid(ation) or test; missing validation is drawn from train.
+
+        Args:
+            frame: Users, items and their part, a row an interaction.
+            column: The column that names the part.
+            seed: Of the draw of a missing validation part.
+            weight: The column that says how much a row counts.
+
+        Returns:
+            The split as it was given.
+        """
         table = to_polars(frame)
         find_column(table, "split", column)
         labels = table[column].cast(pl.String).str.to_lowercase().replace("validation", "valid")
@@ -129,12 +145,26 @@ class Split:
 
     @classmethod
     def read(cls, path: str | Path, column: str = "split", seed: int = 0, weight: str | None = None) -> Self:
-        """Read a file that already carries its split in a column."""
+        """Read a file that already carries its split in a column.
+
+        Args:
+            path: CSV, TSV, parquet or JSON lines.
+            column: The column that names the part; the other arguments as in `from_frame`.
+            seed: Of the draw of a missing validation part.
+            weight: The column that says how much a row counts.
+
+        Returns:
+            The split as it was given.
+        """
         with naming(path):
             return cls.from_frame(read_table(path), column, seed, weight)
 
     def write(self, folder: str | Path) -> None:
-        """Write train, valid, test and catalog as parquet files with the original ids."""
+        """Write train, valid, test and catalog as parquet files with the original ids.
+
+        Args:
+            folder: Made if it is not there.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name in PARTS:
@@ -147,8 +177,16 @@ def leave_one_out(data: Interactions, seed: int | np.random.Generator = 0, held_
     """The latest interaction of each user for the test, the one before it for validation.
 
     Without times both are drawn at random. Users with fewer than held_out + 1 interactions stay in train only.
-    With held_out = 1 there is a test part and no validation.
 
+    Args:
+        data: All interactions.
+        seed: Of the draw, where there are no times.
+        held_out: 1 makes a test part and no validation.
+
+    Returns:
+        The split.
+
+    Examples:
         >>> data = divmf.datasets.marketplace(users=100, items=50, interactions=1000)
         >>> split = divmf.leave_one_out(data)  # or data.leave_one_out()
         >>> len(split.valid), len(split.test)
@@ -179,10 +217,20 @@ def drawn_order(data: Interactions, seed: int | np.random.Generator) -> Array:
 def hold_out(data: Interactions, seed: int | np.random.Generator = 0, valid: float = 0.1, test: float = 0.2) -> Split:
     """A share of each user's interactions at random for validation and for the test; train keeps at least one.
 
-    >>> data = divmf.datasets.marketplace(users=100, items=50, interactions=1000)
-    >>> split = divmf.hold_out(data, test=0.2)
-    >>> 0.15 < len(split.test) / len(data) < 0.25
-    True
+    Args:
+        data: All interactions.
+        seed: Of the draw.
+        valid: The share for validation.
+        test: The share for the test.
+
+    Returns:
+        The split.
+
+    Examples:
+        >>> data = divmf.datasets.marketplace(users=100, items=50, interactions=1000)
+        >>> split = divmf.hold_out(data, test=0.2)
+        >>> 0.15 < len(split.test) / len(data) < 0.25
+        True
     """
     if not (0 < test < 1 and 0 <= valid < 1 and valid + test < 1):
         raise ValueError(

@@ -39,6 +39,7 @@ class DivMF(TrainConfig):
     `DivMF(preset="paper")` is the paper's Algorithm 1. Its arguments are the settings of `TrainConfig`; `fit` returns
     self; what was learnt is in `curve`, and `at` chooses a point of it.
 
+    Examples:
         >>> split = divmf.datasets.marketplace(users=100, items=50, interactions=1500).leave_one_out()
         >>> model = divmf.DivMF(k=3, model="ease").fit(split)
         >>> chosen = model.at(ndcg_drop=0.05)  # the most even lists that lose at most 5% of nDCG on validation
@@ -65,11 +66,16 @@ class DivMF(TrainConfig):
     ) -> Self:  # fmt: skip
         """Train on a split.
 
-        run: a folder that keeps every point, so that a stopped fit can go on; else a temporary one
-        rules: what the lists of every point keep; the curve then begins with the model's lists that keep them
-        start: an earlier run, or a fitted DivMF, whose model is taken on: its kind and settings, its vectors for users
-        and items that are still there, and a few steps
-        progress: say on a terminal or in a notebook how it goes
+        Args:
+            split: Training and validation parts to learn from and choose on; the test part is only measured.
+            run: A folder that keeps every point, so that a stopped fit can go on; a temporary one if not named.
+            rules: What the lists of every point keep; the curve then begins with the model's lists that keep them.
+            start: An earlier run, or a fitted DivMF, whose model is taken on: its kind and settings, its vectors for
+                users and items that are still there, and a few steps.
+            progress: Say on a terminal or in a notebook how it goes.
+
+        Returns:
+            Itself; `curve` holds what was learnt.
         """
         if start is None:
             return self._train(split, run, None, rules, progress)
@@ -113,7 +119,14 @@ class DivMF(TrainConfig):
 
     @classmethod
     def load(cls, run: str | Path) -> Self:
-        """A fitted DivMF from its run folder."""
+        """A fitted DivMF from its run folder.
+
+        Args:
+            run: The folder that `fit` or `divmf train` wrote.
+
+        Returns:
+            The model with the settings, split and curve of the run.
+        """
         opened = Run.open(run)
         return cls(**asdict(opened.read_config()))._fitted(opened, opened.read_split())
 
@@ -139,7 +152,17 @@ class DivMF(TrainConfig):
         self, *, ndcg_drop: float | None = None, gini: float | None = None, coverage: float | None = None,
         rho: float | None = None,
     ) -> Self:  # fmt: skip
-        """Add points to the market's curve where a criterion of `choose` is just met; other curves stay as they are."""
+        """Add points to the market's curve where a criterion of `choose` is just met; other curves stay as they are.
+
+        Args:
+            ndcg_drop: The most diverse point that loses at most this fraction of validation nDCG, such as 0.05.
+            gini: The most accurate point with at most this Gini index.
+            coverage: The most accurate point with at least this coverage.
+            rho: This ρ.
+
+        Returns:
+            Itself, with the longer curve.
+        """
         criterion = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "rho": rho}
         self.curve.choose(**criterion)  # type: ignore[arg-type]  # refuses what cannot be chosen
         refine(self.run, self.split_, self, None, self._scorer, **criterion)  # type: ignore[attr-defined]
@@ -150,9 +173,18 @@ class DivMF(TrainConfig):
         self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
         coverage: float | None = None, epoch: int | None = None, rho: float | None = None,
     ) -> Recommender:  # fmt: skip
-        """The operating point by one criterion, among the points that the curve has; see `Curve.choose`.
+        """The operating point by one criterion, among the points that the curve has; nothing is computed.
 
-        Nothing is computed; `at` first adds the points that a criterion falls between.
+        Args:
+            rule: "knee", where the curve bends.
+            ndcg_drop: The most diverse point that loses at most this fraction of validation nDCG, such as 0.05.
+            gini: The most accurate point with at most this Gini index.
+            coverage: The most accurate point with at least this coverage.
+            epoch: The point of this epoch; 0 is the model before diversifying.
+            rho: The point whose ρ is nearest.
+
+        Returns:
+            The point, ready to recommend; see `Curve.choose` for ties.
         """
         point = self.curve.choose(rule, ndcg_drop=ndcg_drop, gini=gini, coverage=coverage, epoch=epoch, rho=rho)
         return Recommender.at(self.run, point, self.split_, self._scorer)  # type: ignore[attr-defined]
@@ -163,9 +195,16 @@ class DivMF(TrainConfig):
     ) -> Recommender:  # fmt: skip
         """`refine` and `choose` in one: the operating point where a criterion is just met, solved if need be.
 
-        ndcg_drop: the most diverse point that loses at most this fraction of validation nDCG, such as 0.05
-        gini, coverage: the most accurate point with at most this Gini index, or at least this coverage
-        epoch, rho, rule: this point of the curve; this ρ; or "knee", where the curve bends
+        Args:
+            rule: "knee", where the curve bends.
+            ndcg_drop: The most diverse point that loses at most this fraction of validation nDCG, such as 0.05.
+            gini: The most accurate point with at most this Gini index.
+            coverage: The most accurate point with at least this coverage.
+            epoch: The point of this epoch; 0 is the model before diversifying.
+            rho: The point with this ρ.
+
+        Returns:
+            The point, ready to recommend.
         """
         given = {"ndcg_drop": ndcg_drop, "gini": gini, "coverage": coverage, "epoch": epoch, "rho": rho}
         self.curve.choose(rule, **given)  # type: ignore[arg-type]  # refuses what cannot be chosen
@@ -180,6 +219,17 @@ class DivMF(TrainConfig):
         """As `at`, but learnt once more from everything, what was held out included, with the settings chosen.
 
         For lists that people will see; they cannot be evaluated, for nothing is left to evaluate them on.
+
+        Args:
+            rule: As in `at`, as are the others.
+            ndcg_drop: As in `at`.
+            gini: As in `at`.
+            coverage: As in `at`.
+            epoch: As in `at`.
+            rho: As in `at`.
+
+        Returns:
+            The point, ready to recommend.
         """
         check_chosen(self.run)
         chosen = self.at(rule, ndcg_drop=ndcg_drop, gini=gini, coverage=coverage, epoch=epoch, rho=rho)
@@ -191,27 +241,62 @@ class DivMF(TrainConfig):
         return getattr(self, "scorer_", None)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name, as scikit-learn asks for them; `deep` changes nothing, for none holds another."""
+        """The settings by name, as scikit-learn asks for them.
+
+        Args:
+            deep: Changes nothing, for no setting holds another estimator.
+
+        Returns:
+            Every field of `TrainConfig` with its value.
+        """
         return {item.name: getattr(self, item.name) for item in fields(TrainConfig)}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """From settings by name, such as `get_params()` or a JSON file gives them."""
+        """From settings by name.
+
+        Args:
+            config: As `get_params()` or a JSON file gives them.
+
+        Returns:
+            A DivMF that is not fitted.
+        """
         return cls(**config)
 
     def recommend(
         self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,
         history: Sequence[Any] | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """`at(ndcg_drop=0.05).recommend(…)`: the usual operating point."""
+        """`at(ndcg_drop=0.05).recommend(…)`: the usual operating point.
+
+        Args:
+            users: Ids of users of the training.
+            k: The length of a list; that of the fit, if not given.
+            history: Ids of items that somebody met who was not in training.
+
+        Returns:
+            Ids and scores, two arrays (users, k); see `Recommender.recommend`.
+        """
         return self.at(ndcg_drop=0.05).recommend(users, k, history=history)
 
     def recommend_frame(self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None) -> pl.DataFrame:
-        """`at(ndcg_drop=0.05).recommend_frame(…)`: the usual operating point."""
+        """`at(ndcg_drop=0.05).recommend_frame(…)`: the usual operating point.
+
+        Args:
+            users: Ids of users of the training; everybody, if not given.
+            k: The length of a list; that of the fit, if not given.
+
+        Returns:
+            user_id, item_id, score, rank; see `Recommender.recommend_frame`.
+        """
         return self.at(ndcg_drop=0.05).recommend_frame(users, k)
 
     def save(self, folder: str | Path) -> None:
-        """`at(ndcg_drop=0.05).save(…)`: the usual operating point. The whole curve lives in the run folder."""
+        """`at(ndcg_drop=0.05).save(…)`: the usual operating point. The whole curve lives in the run folder.
+
+        Args:
+            folder: See `Recommender.save`.
+        """
         self.at(ndcg_drop=0.05).save(folder)
 
 

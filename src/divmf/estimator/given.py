@@ -26,12 +26,20 @@ def diversify(
 ) -> DivMF:
     """The curve of a model trained elsewhere; users and items in the order of split.user_ids and split.item_ids.
 
-    diversify(user_factors, item_factors, split)   vectors, a row each
-    diversify(scorer, split)                       a `Scorer` (`divmf.models`), or a function from user numbers to their
-                                                   scores over all items
-    rules: what the lists of every point keep (`divmf.Rules`)
-    settings: those of `DivMF`, such as k, method, diversity_epochs.
+    Args:
+        user_factors: A row a user; or a `Scorer` (`divmf.models`), or a function from user numbers to their scores
+            over all items, in which case the split follows at once.
+        item_factors: A row an item, as wide as those of the users; or the split.
+        split: What the model was trained and is to be measured on.
+        item_bias: A number an item, added to every score.
+        run: A folder that keeps every point; a temporary one if not named.
+        rules: What the lists of every point keep.
+        settings: Those of `DivMF`, such as k, method, diversity_epochs.
 
+    Returns:
+        A fitted DivMF.
+
+    Examples:
         >>> split = divmf.datasets.marketplace(users=100, items=50, interactions=1500).leave_one_out()
         >>> popularity = np.broadcast_to(split.train.popularity.astype(float), (100, 50))
         >>> model = divmf.diversify(lambda users: popularity[users], split, k=3, diversity_epochs=12)

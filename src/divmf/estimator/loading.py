@@ -15,7 +15,14 @@ from divmf.train.schema import MODEL, read_as
 
 
 def load(folder: str | Path) -> Recommender:
-    """A saved model, or the picked point of a run folder; of several processes, each has its share of the users."""
+    """A saved model, or the picked point of a run folder.
+
+    Args:
+        folder: What `Recommender.save` or `divmf train` wrote.
+
+    Returns:
+        The operating point, ready to recommend; of several processes, each has its share of the users.
+    """
     folder = Path(folder)
     if (folder / "model.json").exists():
         about = read_as(folder / "model.json", MODEL)

@@ -51,10 +51,14 @@ KIND_OF: dict[Seen, str] = {"train": "valid", "train+valid": "test", "all": "all
 class Recommender:
     """One operating point, ready to recommend: a model, and what its users have met.
 
-    weights  the vectors of the model; empty where it has none
-    chosen   the lists of a point of the market; other points have none
-    scorer   the model, where it is not one of vectors trained here
-    learnt   how the model was fitted, for people who were not in training
+    Attributes:
+        weights: The vectors of the model; empty where it has none.
+        split: What the model learnt from, and what was held out.
+        point: The operating point.
+        k: The usual length of a list.
+        chosen: The lists of a point of the market; other points have none.
+        scorer: The model, where it is not one of vectors trained here.
+        learnt: How the model was fitted, for people who were not in training.
     """
 
     weights: MF
@@ -90,17 +94,23 @@ class Recommender:
         self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *, histories: Any = None,
         seen: Seen = "all", exclude: Any = None, items: Any = None,
     ) -> TopK:  # fmt: skip
-        """The k best items of each user (of all users if none are named) that the user has not met.
+        """The k best items of each user that the user has not met.
 
         The first of a longer list are those of a shorter one.
 
-        histories: of people who were not in training, in the place of users: a frame of user_id and item_id, or a
-        sequence of item ids for each. They are folded into the model, and their lists are the best at the discounts of
-        this point.
-        seen: which of a user's interactions stay out of the list. "all" is for lists that people will see;
-        "train+valid" keeps the test items possible, so that the lists can be evaluated.
-        exclude, items: never these, and these alone: ids, a frame of item_id (or of user_id and item_id, for those
-        users), or a file of either. A list has k items wherever a user has k left.
+        Args:
+            users: Ids of users of the training; everybody, if not given.
+            k: The length of a list; that of the fit, if not given.
+            histories: Of people who were not in training, instead of users: a frame of user_id and item_id, or a
+                sequence of item ids for each. They are folded into the model, and their lists are the best at the
+                discounts of this point.
+            seen: Which of a user's interactions stay out of the list. "all" is for lists that people will see;
+                "train+valid" keeps the test items possible, so that the lists can be evaluated.
+            exclude: Never these: ids, a frame of item_id (or of user_id and item_id, for those users), or a file.
+            items: These alone, in the same forms.
+
+        Returns:
+            The lists; each has k items wherever a user has k left.
         """
         k = self.k if k is None else k
         if not 1 <= k <= self.split.n_items:
@@ -155,11 +165,19 @@ class Recommender:
         self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,
         history: Sequence[Any] | None = None, seen: Seen = "all", exclude: Any = None, items: Any = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """Original ids and scores of the best items, a row a user: two arrays (users, k).
+        """Original ids and scores of the best items, a row a user.
 
-        history: of somebody who was not in training, the ids of the items met; or of several people, one such sequence
-        each. Where a user has fewer items left, the id is −1 (None for string ids or negative ones) and the score −inf.
-        exclude, items: see `lists`
+        Args:
+            users: Ids of users of the training.
+            k: The length of a list; that of the fit, if not given.
+            history: Ids of the items met by somebody who was not in training; or one such sequence for each of several.
+            seen: As in `lists`, as are the next two.
+            exclude: As in `lists`.
+            items: As in `lists`.
+
+        Returns:
+            Two arrays (users, k). Where a user has fewer items left, the id is −1 (None for string ids or negative
+                ones) and the score −inf.
         """
         if users is None and history is None:
             raise ValueError("name the users, or give the history of somebody new; recommend_frame() is for everybody")
@@ -170,11 +188,19 @@ class Recommender:
         self, users: Sequence[Any] | pl.Series | None = None, k: int | None = None, *,
         histories: Any = None, seen: Seen = "all", exclude: Any = None, items: Any = None,
     ) -> pl.DataFrame:  # fmt: skip
-        """user_id, item_id, score, rank (from 1): all users, the ones named, or people who were not in training.
+        """Lists as a frame: of all users, the ones named, or people who were not in training.
 
-        histories: what people who were not in training have met, a frame of user_id, item_id and, where the model
-        learnt from weights, weight
-        exclude, items: see `lists`
+        Args:
+            users: Ids of users of the training; everybody, if not given.
+            k: The length of a list; that of the fit, if not given.
+            histories: What people who were not in training have met: a frame of user_id, item_id and, where the model
+                learnt from weights, weight.
+            seen: As in `lists`, as are the next two.
+            exclude: As in `lists`.
+            items: As in `lists`.
+
+        Returns:
+            user_id, item_id, score, rank (from 1).
         """
         if hasattr(users, "columns"):
             users, histories = None, users
@@ -183,10 +209,16 @@ class Recommender:
     def with_items(self, items: Any) -> "Recommender":
         """This operating point with items that were not in training.
 
-        items: {"new": ["i3", "i7"]}, for each new id those of items that it is like (a group, or some that are named);
-        or a frame of item_id with like, an item of the catalog, or user_id, somebody of the training who has met it.
-        An item that somebody has met is folded into the model, any other is the mean of those it is like; the market
+        An item that somebody has met is folded into the model, any other is the mean of those it is like. The market
         shows each at a discount of its own, and the lists that none of them enters stay as they are.
+
+        Args:
+            items: {"new": ["i3", "i7"]}, for each new id those of items that it is like (a group, or some that are
+                named); or a frame of item_id with like, an item of the catalog, or user_id, somebody of the training
+                who has met it.
+
+        Returns:
+            A recommender over the larger catalog.
         """
         if comm.size() > 1:
             raise ValueError(f"new items are for one process, and there are {comm.size()}; start one")
@@ -200,15 +232,26 @@ class Recommender:
         )
 
     def similar_items(self, items: Sequence[Any] | pl.Series, k: int = 10) -> tuple[Array, Array]:
-        """The ids of the k items most like each of some, and how like they are: two arrays (items, k).
+        """The items most like each of some.
 
         By the cosine of their vectors; with EASE, by what meeting the one adds to the score of the other.
+
+        Args:
+            items: Ids of items of the catalog.
+            k: How many for each.
+
+        Returns:
+            Two arrays (items, k), their ids and how like they are.
         """
         numbers, likeness = similar_items(self.scoring, self.split.train.item_numbers(items), k)
         return ids_of(numbers, self.split.item_ids), likeness
 
     def save(self, folder: str | Path) -> None:
-        """Write the model, its ids and its users' interactions into a folder; nothing is pickled."""
+        """Write the model, its ids and its users' interactions; nothing is pickled.
+
+        Args:
+            folder: Made if it is not there; an earlier saved model in it is replaced.
+        """
         folder = Path(folder)
         check_model_folder(folder)
         made = folder.absolute().with_name(

@@ -172,18 +172,20 @@ class Promote(BaseModel):
 class Rules(BaseModel):
     """The rules of a shop.
 
-    Parameters
-    ----------
-    capacity, floor, target, groups, filter, promote
-        As the tables of rules.toml: dictionaries, or the classes of this module.
-    catalog
-        A frame with an item column and the columns that rules name; a path to a file of it.
+    Args:
+        capacity: In how many lists items may be; as the table of rules.toml, a dictionary, or the class of this
+            module, like the next five.
+        floor: In how many lists items are to be at least.
+        target: What exposure is aimed at.
+        groups: What holds for each value of a column, by its name.
+        filter: What never stands in a list, and what alone may.
+        promote: Items that together have at least a share of all slots.
+        catalog: A frame with an item column and the columns that rules name; a path to a file of it.
 
-    Examples
-    --------
-    >>> rules = Rules(groups={"seller": {"floor": 40, "per_list": 2}}, capacity={"items": {"A17": 40}})
-    >>> rules.groups["seller"].per_list
-    2
+    Examples:
+        >>> rules = Rules(groups={"seller": {"floor": 40, "per_list": 2}}, capacity={"items": {"A17": 40}})
+        >>> rules.groups["seller"].per_list
+        2
     """
 
     model_config = STRICT
@@ -213,7 +215,15 @@ class Rules(BaseModel):
 
     @classmethod
     def read(cls, path: str | Path, catalog: Any = None) -> Self:
-        """From a file such as rules.toml; files that it names are looked for beside it."""
+        """From a file such as rules.toml; files that it names are looked for beside it.
+
+        Args:
+            path: The file.
+            catalog: Columns of the items that rules speak of: a file, or a frame with item_id.
+
+        Returns:
+            The rules, not yet bound to users and items.
+        """
         path = Path(path)
         if not path.is_file():
             raise ValueError(f"{path}: there is no such file")

@@ -22,9 +22,10 @@ DRAWN = 1 << 12
 class MF:
     """The parameters θ of matrix factorization.
 
-    users   (n_users, dim)
-    items   (n_items, dim)
-    bias    (n_items,): zero in the paper's model
+    Attributes:
+        users: (n_users, dim).
+        items: (n_items, dim).
+        bias: (n_items,), zero in the paper's model.
     """
 
     users: Tensor
@@ -68,18 +69,36 @@ class MF:
         return {"users": self.users, "items": self.items, "bias": self.bias}
 
     def scores(self, rows: slice | Tensor) -> Tensor:
-        """r̂_ui = u·v_i + b_i of some users.  (rows, n_items)"""
+        """r̂_ui = u·v_i + b_i of some users.
+
+        Args:
+            rows: Which users.
+
+        Returns:
+            A row of scores over all items for each.
+        """
         return torch.addmm(self.bias, self.users[rows], self.items.T)
 
     def factors(self) -> tuple[Array, Array]:
-        """User and item vectors for any library that serves dot products: the bias is one more dimension."""
+        """Vectors for any library that serves dot products: the bias is one more dimension.
+
+        Returns:
+            Those of the users and those of the items, (n, dim + 1) each.
+        """
         users, items = self.users.detach().cpu().numpy(), self.items.detach().cpu().numpy()
         ones = np.ones((len(users), 1), dtype=users.dtype)
         bias = self.bias.detach().cpu().numpy().astype(items.dtype)[:, None]
         return np.hstack([users, ones]), np.hstack([items, bias])
 
     def to(self, device: torch.device) -> Self:
-        """The same parameters on a device; these themselves, where they are there."""
+        """The same parameters on a device.
+
+        Args:
+            device: Such as torch.device("cpu").
+
+        Returns:
+            These themselves, where they are there already.
+        """
         return type(self)(*(tensor.to(device) for tensor in self.tensors().values()))
 
     def copy(self) -> Self:

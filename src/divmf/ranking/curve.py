@@ -23,12 +23,16 @@ LARGEST_RHO = 1e9  # beyond it scores are lost in rounding
 class Point:
     """What one epoch, or one setting of a reranker's knob, gives.
 
-    phase         "accuracy", "diversity" or a reranker's name
-    epoch         the number of the epoch within the run
-    valid, test   metric names and values (see METRICS)
-    knob          the setting that made the point, where there is one: ρ of the market
-    gap           how far the lists of the market may be from the optimum, as a fraction of what they have gained over
-                  the model's own
+    Attributes:
+        phase: "accuracy", "diversity" or a reranker's name.
+        epoch: The number of the epoch within the run.
+        valid: Metric names and values on validation (see METRICS).
+        test: The same on the test items.
+        knob: The setting that made the point, where there is one: ρ of the market.
+        loss: The mean training loss of the epoch.
+        seconds: How long it took.
+        gap: How far the lists of the market may be from the optimum, as a fraction of what they have gained over
+            the model's own.
     """
 
     phase: str
@@ -61,17 +65,12 @@ class Point:
 
     def to_json(self) -> dict[str, Any]:
         """As the commands print it and the run folder keeps it; what is None is left out."""
-        extra = {name: getattr(self, name) for name in ("knob", "loss", "seconds", "gap")}
-        return (
-            {"phase": self.phase, "epoch": self.epoch}
-            # JSON knows no infinity, which is where some knobs are neutral
-            | {
-                name: float(value) if isfinite(value) else str(value)
-                for name, value in extra.items()
-                if value is not None
-            }
-            | {part: {name: float(value) for name, value in getattr(self, part).items()} for part in ("valid", "test")}
-        )
+        values = {name: getattr(self, name) for name in ("knob", "loss", "seconds", "gap")}
+        known = {name: float(value) for name, value in values.items() if value is not None}
+        # JSON knows no infinity, which is where some knobs are neutral
+        found = {name: value if isfinite(value) else str(value) for name, value in known.items()}
+        valid, test = ({name: float(value) for name, value in part.items()} for part in (self.valid, self.test))
+        return {"phase": self.phase, "epoch": self.epoch} | found | {"valid": valid, "test": test}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
@@ -80,7 +79,15 @@ class Point:
         return cls(**found | {name: float(row[name]) for name in ("knob", "loss", "seconds", "gap") if name in row})
 
     def value(self, part: str, metric: str) -> float:
-        """One number; what was not measured is an error that says what was."""
+        """One number; what was not measured is an error that says what was.
+
+        Args:
+            part: "valid" or "test".
+            metric: Its name, such as "ndcg".
+
+        Returns:
+            The value.
+        """
         values = {"valid": self.valid, "test": self.test}.get(part)
         if values is None:
             raise ValueError(f"part={part!r} is not a part of a curve; choose 'valid' or 'test'")
@@ -117,7 +124,12 @@ class Curve:
     def chart(self, name: str = "this curve", k: int | None = None) -> "Drawing":
         """The curve as a picture, which a notebook shows offline; its `save` writes .html, .png, .svg or .json.
 
-        name: of the method that made it; k: the length of its lists, for the title
+        Args:
+            name: Of the method that made it.
+            k: The length of its lists, for the title.
+
+        Returns:
+            The picture.
         """
         from divmf.reports.drawing import draw_curve  # the one import upwards: a picture is asked of the curve itself
 
@@ -131,9 +143,8 @@ class Curve:
         """phase, epoch, knob, loss, seconds, gap, valid_ndcg, valid_…, test_ndcg, …: a row a point."""
         columns: dict[str, Any] = {"phase": [point.phase for point in self.points]}
         columns |= {"epoch": [point.epoch for point in self.points]}
-        columns |= {
-            name: [getattr(point, name) for point in self.points] for name in ("knob", "loss", "seconds", "gap")
-        }
+        optional = ("knob", "loss", "seconds", "gap")
+        columns |= {name: [getattr(point, name) for point in self.points] for name in optional}
         for part in ("valid", "test"):
             rows = [getattr(point, part) for point in self.points]
             names = {name: None for row in rows for name in row}
@@ -175,7 +186,15 @@ class Curve:
         return any(point.phase == DIVERSITY and point.knob is not None for point in self.points)
 
     def frontier(self, metric: str = "gini", part: str = "valid") -> "Curve":
-        """The operating points that no other equals or beats in both nDCG and the metric, highest nDCG first."""
+        """The operating points that no other equals or beats in both nDCG and a metric.
+
+        Args:
+            metric: What stands beside nDCG.
+            part: "valid" or "test".
+
+        Returns:
+            Those points, highest nDCG first.
+        """
         return Curve(tuple(point for point, _, _ in frontier_of(self.operating, metric, part)))
 
     def hypervolume(
@@ -183,7 +202,13 @@ class Curve:
     ) -> float:
         """The area of (nDCG, metric) pairs that are worse than some operating point and better than the reference.
 
-        reference: (nDCG, metric); (0, the worst value of the metric: Gini 1, coverage 0, entropy 0) if not said.
+        Args:
+            metric: What stands beside nDCG.
+            part: "valid" or "test".
+            reference: (nDCG, metric); (0, the worst value of the metric: Gini 1, coverage 0, entropy 0) if not given.
+
+        Returns:
+            The area; larger is better.
         """
         sign = sign_of(metric)
         if reference is None and not np.isfinite(METRICS[metric].worst):
@@ -196,10 +221,18 @@ class Curve:
         return area
 
     def at_loss(self, drop: float, metric: str, part: str = "test") -> float | None:
-        """The best value of the metric at an nDCG of (1 − drop) × the base's, both on this part of the split.
+        """The best value of a metric at an nDCG of (1 − drop) × the base's, both on this part of the split.
 
-        Read off the frontier of the operating points, straight lines between neighbours, so a noisy epoch that
-        loses in both only leaves no trace. None when no operating point has lost that much nDCG.
+        Read off the frontier of the operating points, straight lines between neighbours, so a noisy epoch that loses in
+        both leaves no trace.
+
+        Args:
+            drop: The fraction of nDCG lost.
+            metric: Its name.
+            part: "valid" or "test".
+
+        Returns:
+            The value; None where no operating point has lost that much.
         """
         if not 0 <= drop <= 1:
             raise ValueError(f"drop={drop} is not a share of the nDCG; choose 0 to 1, such as 0.05 for five per cent")
@@ -210,9 +243,15 @@ class Curve:
         return sign_of(metric) * float(np.interp(target, accuracy, diversity))
 
     def ndcg_at(self, metric: str, value: float, part: str = "test") -> float | None:
-        """The best nDCG where the metric has this value, read off the frontier as in `at_loss`.
+        """The best nDCG where a metric has a value, read off the frontier as in `at_loss`.
 
-        The frontier's highest nDCG where every point is better than the value; None where none reaches it.
+        Args:
+            metric: Its name.
+            value: What it is to be.
+            part: "valid" or "test".
+
+        Returns:
+            The nDCG; the frontier's highest where every point is better than the value, None where none reaches it.
         """
         _, accuracy, diversity = zip(*frontier_of(self.operating, metric, part), strict=True)
         target = sign_of(metric) * value
@@ -221,31 +260,35 @@ class Curve:
     def best_within(self, drop: float, metric: str, ndcg: float | None = None) -> Point:
         """The operating point with the best value of a metric that loses at most a share of nDCG, on validation.
 
-        ndcg: what is lost from, if it is not the base's; the base where no point keeps enough of it.
+        Args:
+            drop: The fraction of nDCG that may be lost.
+            metric: What is to be best.
+            ndcg: What is lost from, if it is not the base's.
+
+        Returns:
+            The point; the base where no point keeps enough.
         """
         floor = (1 - drop) * (self.base.valid["ndcg"] if ndcg is None else ndcg)
         kept = [point for point in self.operating if point.valid["ndcg"] >= floor] or [self.base]
         return max(kept, key=lambda point: (sign_of(metric) * point.value("valid", metric), point.valid["ndcg"]))
 
     def choose(
-        self,
-        rule: str | None = None,
-        *,
-        ndcg_drop: float | None = None,
-        gini: float | None = None,
-        coverage: float | None = None,
-        epoch: int | None = None,
-        rho: float | None = None,
-    ) -> Point:
+        self, rule: str | None = None, *, ndcg_drop: float | None = None, gini: float | None = None,
+        coverage: float | None = None, epoch: int | None = None, rho: float | None = None,
+    ) -> Point:  # fmt: skip
         """The operating point by exactly one criterion, read on validation; of points that tie, the earliest.
 
-        ndcg_drop=d   the lowest Gini among the points with nDCG ≥ (1 − d) × the base's (the base is one)
-        gini=g        the highest nDCG among the points with Gini ≤ g
-        coverage=c    the highest nDCG among the points with coverage ≥ c
-        epoch=e       the point of that epoch
-        rho=r         the point with that ρ (the nearest there is)
-        "knee"        the point of the (nDCG, Gini) frontier farthest above the straight line between the
-                      frontier's two ends, both axes scaled to [0, 1]; the end with the higher nDCG if none is
+        Args:
+            rule: "knee": the point of the (nDCG, Gini) frontier farthest above the straight line between its two ends,
+                both axes scaled to [0, 1]; the end with the higher nDCG if none is.
+            ndcg_drop: The lowest Gini among the points with nDCG ≥ (1 − ndcg_drop) × the base's (the base is one).
+            gini: The highest nDCG among the points with at most this Gini index.
+            coverage: The highest nDCG among the points with at least this coverage.
+            epoch: The point of this epoch.
+            rho: The point whose ρ is nearest.
+
+        Returns:
+            The point.
         """
         criteria: dict[str, str | float | None] = {"rule": rule, "ndcg_drop": ndcg_drop, "gini": gini}
         criteria |= {"coverage": coverage, "epoch": epoch, "rho": rho}
@@ -287,7 +330,14 @@ class Curve:
         return max(reached, key=lambda point: (point.value("valid", "ndcg"), sign * point.value("valid", metric)))
 
     def of_epoch(self, epoch: int) -> Point:
-        """The point of that epoch after the accuracy phase; 0 is the model before diversifying."""
+        """The point of an epoch after the accuracy phase.
+
+        Args:
+            epoch: 0 is the model before diversifying.
+
+        Returns:
+            The point.
+        """
         base, *later = self.operating
         if epoch == 0 or (base.phase == DIVERSITY and base.epoch == epoch):
             return base
@@ -299,14 +349,18 @@ class Curve:
         raise ValueError(f"epoch={epoch} cannot be chosen; choose 0 (before diversifying){range_of}")
 
     def nearest(self, rho: float) -> Point:
-        """The point whose ρ is nearest; ρ = 0 is the model before diversifying."""
+        """The point whose ρ is nearest.
+
+        Args:
+            rho: 0 is the model before diversifying.
+
+        Returns:
+            The point.
+        """
         along = [point for point in self.operating if point.phase == DIVERSITY and point.knob is not None]
         if not along or not 0 <= rho <= LARGEST_RHO:
-            why = (
-                "its points have none (--method divmf); name an epoch"
-                if not along
-                else f"ρ is a number, 0 or more, up to {LARGEST_RHO:g}"
-            )
+            without = "its points have none (--method divmf); name an epoch"
+            why = f"ρ is a number, 0 or more, up to {LARGEST_RHO:g}" if along else without
             raise ValueError(f"rho={rho:g} cannot be chosen: {why}")
         return self.base if rho == 0 else min(along, key=lambda point: abs((point.knob or 0.0) - rho))
 

@@ -23,11 +23,13 @@ from divmf.kernels.counts import mark
 class TopK:
     """Lists of items by number, best first, for some users, over an explicit catalog.
 
-    items      (n_lists, width) int32, −1 where a list is shorter
-    scores     (n_lists, width) float32, −inf where a list is shorter
-    user_ids   (n_lists,) whose lists these are
-    item_ids   (n_items,) the whole catalog; the numbers in `items` are positions here
+    Attributes:
+        items: (n_lists, width) int32, −1 where a list is shorter.
+        scores: (n_lists, width) float32, −inf where a list is shorter.
+        user_ids: (n_lists,) whose lists these are.
+        item_ids: (n_items,) the whole catalog; the numbers in `items` are positions here.
 
+    Examples:
         >>> frame = pl.DataFrame({"user_id": ["ann", "ann", "bob"], "item_id": ["x", "y", "x"], "rank": [1, 2, 1]})
         >>> lists = divmf.TopK.from_frame(frame, catalog=["x", "y", "z"])
         >>> lists.counts  # in how many lists each item stands
@@ -47,9 +49,15 @@ class TopK:
     def from_frame(cls, frame: Any, catalog: Any = None, user: str | None = None, item: str | None = None) -> Self:
         """From a frame `user_id, item_id` and `score` and/or `rank`, as any library writes it.
 
-        catalog: the ids of all items there are (a sequence, a series, or a frame with an item column); without
-        it, the items that appear are taken for the catalog, which makes coverage look better than it is.
-        user, item: the names of the columns, if they are not usual ones
+        Args:
+            frame: A row an item of a list.
+            catalog: The ids of all items there are (a sequence, a series, or a frame with an item column); without it,
+                the items that appear are taken for the catalog, which makes coverage look better than it is.
+            user: The column of the users, if it has no usual name.
+            item: The column of the items, likewise.
+
+        Returns:
+            The lists, best first.
         """
         table = to_polars(frame)
         if table.is_empty():
@@ -94,7 +102,17 @@ class TopK:
 
     @classmethod
     def from_arrays(cls, items: Array, scores: Array, user_ids: Any, item_ids: Any) -> Self:
-        """From implicit's `(ids, scores)`: item numbers (n_lists, width), −1 for none; and the ids they stand for."""
+        """From implicit's `(ids, scores)`.
+
+        Args:
+            items: Item numbers (n_lists, width), −1 for none.
+            scores: The scores beside them.
+            user_ids: Whose lists these are.
+            item_ids: The ids that the numbers stand for: the whole catalog.
+
+        Returns:
+            The lists, best first.
+        """
         items, scores = np.asarray(items), np.array(scores, dtype=np.float32)
         if items.dtype.kind not in "iu" and items.size:
             raise ValueError(f"items holds {items.dtype}; give the numbers of items, which are integers")
@@ -120,7 +138,17 @@ class TopK:
 
     @classmethod
     def from_factors(cls, user_factors: Any, item_factors: Any, seen: Interactions, width: int = 100) -> Self:
-        """The best unseen items of factors trained elsewhere, rows in the order of the ids of `seen`."""
+        """The best unseen items of factors trained elsewhere.
+
+        Args:
+            user_factors: A row a user, in the order of `seen.user_ids`.
+            item_factors: A row an item, in the order of `seen.item_ids`.
+            seen: What stays out of the lists.
+            width: The length of a list.
+
+        Returns:
+            The lists, best first.
+        """
         import torch
 
         from divmf.ranking.retrieval import Vectors, recommend
@@ -139,7 +167,17 @@ class TopK:
 
     @classmethod
     def read(cls, path: str | Path, catalog: Any = None, user: str | None = None, item: str | None = None) -> Self:
-        """Read lists from a CSV, TSV, parquet or JSON-lines file; the arguments are those of `from_frame`."""
+        """Read lists from a file.
+
+        Args:
+            path: CSV, TSV, parquet or JSON lines.
+            catalog: As in `from_frame`, as are the next two.
+            user: The column of the users.
+            item: The column of the items.
+
+        Returns:
+            The lists, best first.
+        """
         with naming(path):
             return cls.from_frame(read_table(path), catalog, user, item)
 
@@ -187,11 +225,26 @@ class TopK:
         )
 
     def head(self, k: int) -> Self:
-        """The first k of each list."""
+        """The first items of each list.
+
+        Args:
+            k: How many.
+
+        Returns:
+            The shorter lists.
+        """
         return replace(self, items=self.items[:, :k].copy(), scores=self.scores[:, :k].copy())
 
     def filtered(self, exclude: Any = None, items: Any = None) -> Self:
-        """The same lists without some items, or with some alone; what follows moves up. See `Recommender.lists`."""
+        """The same lists without some items, or with some alone; what follows moves up.
+
+        Args:
+            exclude: Never these; in the forms of `Recommender.lists`.
+            items: These alone.
+
+        Returns:
+            The lists that are left.
+        """
         blocked = request_filter(self.item_ids, self.user_ids, exclude, items)
         return self if blocked is None else self.without(blocked)
 

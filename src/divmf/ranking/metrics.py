@@ -222,10 +222,16 @@ def found_in(matrix: sparse.csr_array, items: Array, k: int) -> Array:
 
 
 def measure(lists: TopK, held_out: sparse.csr_array, popularity: Array | None = None, k: int | None = None) -> Measures:
-    """All metrics of the first k (all, if not said) of each list; of several processes' lists together, if there are.
+    """All metrics of the first k of each list; of several processes' lists together, if there are.
 
-    held_out     (n_lists, n_items), rows as in the lists; a user with held-out items and no list counts 0
-    popularity   (n_items,) interactions in train; without it, the metrics that need it are left out
+    Args:
+        lists: What users are shown.
+        held_out: (n_lists, n_items), rows as in the lists; a user with held-out items and no list counts 0.
+        popularity: (n_items,) interactions in train; without it, the metrics that need it are left out.
+        k: How much of each list counts; all, if not given.
+
+    Returns:
+        Name and value of each metric.
     """
     k = lists.width or 1 if k is None else k
     return measure_each(lists, held_out, popularity, [k])[k]
@@ -242,11 +248,23 @@ def measure_each(
 def evaluate(
     lists: TopK, split: Split, k: int | None = None, part: str = "test", resamples: int = 200, seed: int = 0
 ) -> dict[str, Estimate]:
-    """All metrics of the first k of each list on a part of the split ("test" or "valid"), with 95% intervals.
+    """All metrics of the first k of each list on a part of a split, with 95% intervals; see `estimate` for these.
 
-    Lists of users the split does not know, or with items outside its catalog, are errors. Seen items in the
-    lists, and users with held-out items but no list (they count 0), are counted and logged. See `estimate`.
+    Lists of users the split does not know, or with items outside its catalog, are errors. Seen items in the lists, and
+    users with held-out items but no list (they count 0), are counted and logged.
 
+    Args:
+        lists: What users are shown.
+        split: What they met and what is held out.
+        k: How much of each list counts; all, if not given.
+        part: "test" or "valid".
+        resamples: How often the users are drawn anew for the intervals.
+        seed: Of these draws.
+
+    Returns:
+        Each metric by its name, a number that also has `low` and `high`.
+
+    Examples:
         >>> split = divmf.datasets.marketplace(users=100, items=50, interactions=1000).leave_one_out()
         >>> items, scores = np.tile(np.arange(5), (100, 1)), np.ones((100, 5))
         >>> same = divmf.TopK.from_arrays(items, scores, split.user_ids, split.item_ids)
@@ -288,7 +306,17 @@ def compare(
 ) -> dict[str, Estimate]:
     """The differences a − b of all metrics, with 95% intervals: the same users are drawn on both sides.
 
-    k: the length of the shorter lists, if not said. See `evaluate` and `estimate`.
+    Args:
+        lists_a: What users are shown.
+        lists_b: What they are shown instead.
+        split: What they met and what is held out.
+        k: How much of each list counts; the length of the shorter lists, if not given.
+        part: "test" or "valid".
+        resamples: How often the users are drawn anew for the intervals.
+        seed: Of these draws.
+
+    Returns:
+        Each difference by the name of its metric, a number that also has `low` and `high`.
     """
     k = min(lists_a.width, lists_b.width) or 1 if k is None else k
     a, b = (tallies(*on_split(lists, split, part), split.train.popularity, [k])[k] for lists in (lists_a, lists_b))

@@ -55,8 +55,22 @@ def market(
     """Best responses in a potential game (Monderer & Shapley, Games and Economic Behavior 1996), see docs/method.md.
 
     max Σ_u Σ_r w_r s_u,r + ρ Σ_i B(f_i), w_r the weight of slot r, B concave in the exposure f_i. Each user takes the
-    list that is best given everybody else's, exactly, until hardly a list changes. With rules, the lists keep them
-    (`divmf.Rules`); train: interactions, which targets by merit count.
+    list that is best given everybody else's, exactly, until hardly a list changes.
+
+    Args:
+        candidates: Lists longer than k, of any model.
+        k: The length of a list.
+        rho: ρ, what even exposure counts beside the scores.
+        replace: Instead of ρ: the fraction of all slots that may get another item.
+        exposure: What a showing counts in a slot.
+        level: Even shares at which an item's bonus ends.
+        delta: δ, the smaller, the more a first showing counts.
+        train: Interactions, which targets by merit count.
+        rules: What the lists keep (`divmf.Rules`).
+        order: What the items of a list are ordered by.
+
+    Returns:
+        The lists of k.
     """
     bound = None if rules is None else bound_to_lists(rules, candidates, k, train)
     made = MarketOfLists(candidates, k, exposure, level, delta, bound)

@@ -51,7 +51,15 @@ def optimal(candidates: TopK, capacity: int | Array, k: int = 5) -> TopK:
 
 
 def gap(lists: TopK, candidates: TopK) -> Gap:
-    """How much total scaled score lists give away against the best lists with the same item counts and lengths."""
+    """How much total scaled score lists give away against the best lists with the same item counts and lengths.
+
+    Args:
+        lists: Lists made of the candidates.
+        candidates: Longer lists of the same users.
+
+    Returns:
+        The totals of the lists, of the best ones, and of the candidates' own.
+    """
     candidates = ready(candidates, 1)
     lists = lists.aligned(candidates.user_ids, candidates.item_ids)
     r = unit_scores(candidates)

@@ -120,11 +120,19 @@ class Method:
         lowest: Array | None = None,
         rules: Rules | None = None,
     ) -> TopK:
-        """Rerank with the settings given by name; `train`, `seed` and `lowest` go to the methods that take them.
+        """Rerank with settings given by name; `train`, `seed`, `lowest` and `rules` go to the methods that take them.
 
-        rules: what the lists keep; a method that cannot is an error
+        Args:
+            candidates: Lists longer than k, of any model.
+            k: The length of a list.
+            settings: Names and values; a method's defaults for the others.
+            train: The interactions that the model was trained on.
+            seed: Of what the method draws.
+            lowest: Each user's lowest score of all unseen items (`lowest_scores`), where the model is at hand.
+            rules: What the lists keep; a method that cannot is an error.
 
-        lowest: each user's lowest score of all unseen items (`lowest_scores`), where the model is at hand
+        Returns:
+            The lists of k.
         """
         if self.needs_train and train is None:
             raise ValueError(f"{self.name} needs the training interactions; give train=… (--train on the command line)")

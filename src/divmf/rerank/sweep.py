@@ -35,10 +35,21 @@ def sweep(
     seed: int = 0,
     model: "MF | None" = None,
 ) -> Curve:
-    """The curve of a method over its knob, from the model's own lists to the strongest; see `sweep_points`.
+    """The curve of a method over its knob, from the model's own lists to the strongest.
 
-    Without a split, the points hold the metrics that lists alone give (coverage, entropy, Gini), the same ones as
-    `valid` and as `test`: lists of k are made of the candidates as they are, and nothing is known of their accuracy.
+    Args:
+        candidates: With the users' training items taken out, not those held out for validation.
+        method: Its name, or the method.
+        split: What the lists are measured on. Without one, the points hold the metrics that lists alone give (coverage,
+            entropy, Gini), the same as `valid` and as `test`: nothing is known of their accuracy.
+        k: The length of a list.
+        grid: The values of the knob; those of the method, if not given.
+        settings: The other settings by name.
+        seed: Of what the method draws.
+        model: The one that made the candidates, for methods that scale scores over all unseen items.
+
+    Returns:
+        A point for each value of the knob.
     """
     if split is None:
         return Curve(tuple(diversity_points(candidates, method, k, grid=grid, settings=settings, seed=seed)))

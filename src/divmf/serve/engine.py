@@ -1,5 +1,6 @@
 """A run at one operating point, ready to answer one request after the other; it knows nothing of stores."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from divmf.serve.people import People, Taste, fitted_of
 from divmf.serve.ruling import bound_now, split_discount
 from divmf.train.runs import Run
 
+MOST_K, MOST_HISTORY, MOST_EXCLUDED = 200, 1000, 10_000  # of a request
 RECENT = 2048  # requests from which the discount of a new item is found
 SAMPLE = 256  # users of the training who stand in for them at first
 BLEND = 0.5  # how much of a newer run's discounts is taken over at once
@@ -137,6 +139,38 @@ class Engine:
         """
         found, _ = split_discount(self.run, point, self.config)
         return np.append(found, np.full(len(self.items) - self.n_trained, np.median(found)))
+
+    def query(
+        self, user: int | str | None, history: Sequence[int | str], k: int | None, exclude: Sequence[int | str],
+        where: Mapping[str, str | Sequence[str]] | None, accuracy: float, met: Iterable[int],
+    ) -> tuple[Query, str]:  # fmt: skip
+        """A request as numbers, and what it rests on; refuses what cannot be.
+
+        met: numbers of items that the user is known to have met since the training
+        """
+        k = self.config.k if k is None else k
+        if not 1 <= k <= min(MOST_K, len(self.items)):
+            raise ValueError(f"k={k} must be from 1 to {min(MOST_K, len(self.items))}")
+        if not 0 <= accuracy <= 1:
+            raise ValueError(f"accuracy={accuracy} must be from 0 to 1")
+        if len(history) > MOST_HISTORY:
+            raise ValueError(f"history names {len(history):,} items; give the last {MOST_HISTORY:,}")
+        if len(exclude) > MOST_EXCLUDED:
+            raise ValueError(f"exclude names {len(exclude):,} items; give at most {MOST_EXCLUDED:,}")
+        number = None if user is None else self.users.number(user, "user")
+        person = -1 if number is None else number
+        met = [*self.known_items(history, "history"), *met]
+        out = [np.array(self.known_items(exclude, "exclude"), dtype=np.int64)]
+        if where:
+            wanted = {name: [values] if isinstance(values, str) else list(values) for name, values in where.items()}
+            out.append(self.catalog.left_out(wanted))
+        basis = "history" if met else "user" if person >= 0 else "nothing"
+        return Query(k, person, np.unique(np.array(met, dtype=np.int64)), np.concatenate(out), accuracy), basis
+
+    def known_items(self, ids: Iterable[int | str], what: str) -> list[int]:
+        """The numbers of items; ids that there are not are passed over: catalogs and histories are never in step."""
+        found = (self.items.number(each, what) for each in ids)
+        return [number for number in found if number is not None]
 
     def taste(self, query: Query) -> Taste:
         """Whose scores a request is answered by."""

@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -24,9 +24,8 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from divmf.engine.arrays import Array
 from divmf.market.rules import Rules
-from divmf.serve.engine import Engine, Options, Query
+from divmf.serve.engine import MOST_K, Engine, Options, Query
 from divmf.serve.pages import Attempt, Full, Line, Recommendation
 from divmf.serve.report import exposure_of, item_of
 from divmf.serve.ruling import tables_of, told_of
@@ -39,17 +38,17 @@ log = logging.getLogger(__name__)
 
 TRIES = 20  # lists that are made anew because other workers took the last seat of an item
 TOO_MANY = "other workers took the last seats of items again and again; ask once more"
-MOST_K, MOST_HISTORY, MOST_EXCLUDED = 200, 1000, 10_000
 
 
 class Live:
     """A run folder as a service: answers requests, keeps the ledger, follows the other workers of its store.
 
-    run       a run folder with a picked point, as `divmf pick` leaves it
-    store     where showings are kept (`divmf.serve.stores`); sqlite:///RUN.live.sqlite, if not given
-    horizon   requests over which exposure is shared out; as many as the run has users, if not given
-    catalog   a file or frame with titles and attributes of items: item_id, title, …
-    rules     what pages keep (`divmf.Rules`); those that the run was trained with, if not given
+    Args:
+        run: A run folder with a picked point, as `divmf pick` leaves it.
+        store: Where showings are kept (`divmf.serve.stores`); sqlite:///RUN.live.sqlite, if not given.
+        horizon: Requests over which exposure is shared out; as many as the run has users, if not given.
+        catalog: A file or frame with titles and attributes of items: item_id, title, …
+        rules: What pages keep (`divmf.Rules`); those that the run was trained with, if not given.
     """
 
     def __init__(
@@ -98,10 +97,17 @@ class Live:
     ) -> Recommendation:  # fmt: skip
         """The best page for somebody now; it counts as shown unless dry_run says otherwise.
 
-        user      an id; of the training, or one of whom events were told, or any other
-        history   items that the person met, in the place of, or beside, what is known
-        exclude   items that must not be in the list; where: attributes that items must have
-        accuracy  how little this page may give up: 0, discounts count in full; 1, they do not count
+        Args:
+            user: An id; of the training, or one of whom events were told, or any other.
+            history: Items that the person met, instead of, or beside, what is known.
+            k: The length of the page; that of the run, if not given.
+            exclude: Items that must not be in the list.
+            where: Attributes that items must have.
+            accuracy: How little this page may give up: 0, discounts count in full; 1, they do not count.
+            dry_run: Only look; nothing is counted.
+
+        Returns:
+            The items with their titles, scores and discounts, and what the page rests on.
         """
         query, basis = self.query(user, history, k, exclude, where, accuracy)
         person = None if user is None else str(user)
@@ -147,34 +153,8 @@ class Live:
     ) -> tuple[Query, str]:  # fmt: skip
         """A request as numbers, and what it rests on; refuses what cannot be."""
         with self.lock:
-            engine = self.engine
-            k = engine.config.k if k is None else k
-            if not 1 <= k <= min(MOST_K, len(engine.items)):
-                raise ValueError(f"k={k} must be from 1 to {min(MOST_K, len(engine.items))}")
-            if not 0 <= accuracy <= 1:
-                raise ValueError(f"accuracy={accuracy} must be from 0 to 1")
-            if len(history) > MOST_HISTORY:
-                raise ValueError(f"history names {len(history):,} items; give the last {MOST_HISTORY:,}")
-            if len(exclude) > MOST_EXCLUDED:
-                raise ValueError(f"exclude names {len(exclude):,} items; give at most {MOST_EXCLUDED:,}")
-            person = -1
-            met = self.known_items(history, "history")
-            if user is not None:
-                number = engine.users.number(user, "user")
-                person = -1 if number is None else number
-                met += self.shared.met_by(str(engine.users.key(user, "user")))
-            out = [np.array(self.known_items(exclude, "exclude"), dtype=np.int64)]
-            if where:
-                wanted = {name: [values] if isinstance(values, str) else list(values) for name, values in where.items()}
-                out.append(engine.catalog.left_out(wanted))
-            history_numbers = np.unique(np.array(met, dtype=np.int64))
-            basis = "history" if len(met) else "user" if person >= 0 else "nothing"
-            return Query(k, person, history_numbers, np.concatenate(out), accuracy), basis
-
-    def known_items(self, ids: Iterable[int | str], what: str) -> list[int]:
-        """The numbers of items; ids that there are not are passed over: catalogs and histories are never in step."""
-        found = (self.engine.items.number(each, what) for each in ids)
-        return [number for number in found if number is not None]
+            met = [] if user is None else self.shared.met_by(str(self.engine.users.key(user, "user")))
+            return self.engine.query(user, history, k, exclude, where, accuracy, met)
 
     def attempt(self, query: Query, person: str | None, dry_run: bool) -> Attempt:
         """The best page now; unless it is a dry run, counted, and on its way to the store."""
@@ -183,16 +163,8 @@ class Live:
             if dry_run or not len(page.items):
                 return Attempt(page, taste, None, None)
             self.engine.count(page, taste)
-            row = self.row_of(page.items, person)
+            row = self.shared.row_of(page.items, person)
             return Attempt(page, taste, row, self._writer.submit([row]))
-
-    def row_of(self, items: Array, person: str | None, request: str | None = None) -> Showing:
-        """A page as the store keeps it."""
-        totals = self.engine.totals
-        limited = () if totals is None else totals.limited(items)
-        return Showing(
-            self.texts(items), person, time.time(), self.worker, request, self.shared.version, limited
-        )  # fmt: skip
 
     def _result(self, made: Attempt) -> Outcome:
         assert made.done is not None
@@ -233,10 +205,6 @@ class Live:
         )
         return Recommendation(lines, basis, made.row is not None)
 
-    def texts(self, items: Array) -> tuple[str, ...]:
-        """The ids of items as the store writes them."""
-        return tuple(str(self.engine.items.ids[item]) for item in items)
-
     # what happens elsewhere
 
     def showing(
@@ -250,7 +218,7 @@ class Live:
             if None in numbers:
                 raise ValueError(f"items: there is no item {str(items[numbers.index(None)])[:200]!r}; add it first")
             person = None if user is None else str(self.engine.users.key(user, "user"))
-            return self._writer.submit([self.row_of(np.array(numbers, dtype=np.int64), person, request)])
+            return self._writer.submit([self.shared.row_of(np.array(numbers, dtype=np.int64), person, request)])
 
     def rendered(self, items: Sequence[int | str], user: int | str | None, outcome: Outcome) -> bool:
         """Count a page that the store took; whether it was new."""
@@ -261,14 +229,20 @@ class Live:
         if outcome.repeated:
             return False
         with self.lock:
-            texts = self.texts(np.array(self.known_items(items, "items"), dtype=np.int64))
+            texts = self.shared.texts(np.array(self.engine.known_items(items, "items"), dtype=np.int64))
             self.shared.count(Showing(texts, None if user is None else str(user), time.time(), self.worker))
         return True
 
     def shown(self, items: Sequence[int | str], user: int | str | None = None, request: str | None = None) -> bool:
-        """Count a page that was rendered elsewhere; whether it was new.
+        """Count a page that was rendered elsewhere.
 
-        request: a name of the caller's; the same name is counted once
+        Args:
+            items: The ids of its items, in order.
+            user: Who was shown it.
+            request: A name of the caller's; the same name is counted once.
+
+        Returns:
+            Whether it was new.
         """
         outcome = self.showing(items, user, request).result()[0]
         if outcome.stale:
@@ -289,7 +263,13 @@ class Live:
         return self._writer.submit(list(made))
 
     def event(self, user: int | str, item: int | str, kind: str = "click") -> None:
-        """Somebody met an item; it is kept when this returns."""
+        """Somebody met an item; it is kept when this returns.
+
+        Args:
+            user: Who.
+            item: What.
+            kind: How, such as "click" or "purchase".
+        """
         self.events([(user, item, kind)]).result()
 
     def describing(self, items: Sequence[Mapping[str, Any]]) -> "Future[list[Outcome]]":
@@ -300,12 +280,13 @@ class Live:
         return self._writer.submit(list(documents))
 
     def put_items(self, items: Sequence[Mapping[str, Any]]) -> None:
-        """Add items, or change them; each a mapping with `item` and, of these, what is to be set:
+        """Add items, or change them.
 
-        title, attributes   what it is called, and what it is filtered by
-        similar             ids of items that a new one is like; the mean of all, if not given
-        capacity            in how many lists it may be, counted since the store began; −1: any number, 0: none
-        share               how many times its even share of the exposure it may expect
+        Args:
+            items: Each a mapping with `item`, its id, and of these what is to be set: `title`; `attributes`, what it is
+                filtered by; `similar`, ids of items that a new one is like (the mean of all, if not given);
+                `capacity`, in how many lists it may be, counted since the store began (−1 any number, 0 none);
+                `share`, how many times its even share of the exposure it may expect.
         """
         self.describing(items).result()
 
@@ -315,7 +296,11 @@ class Live:
         return self.shared.change_rules(None if tables is None else dict(tables), self._writer.submit)
 
     def set_rules(self, rules: Rules | Mapping[str, Any] | None) -> None:
-        """Keep other rules from now on, here and in all workers; {}: none, None: those of the start again."""
+        """Keep other rules from now on, here and in all workers.
+
+        Args:
+            rules: Rules, or the tables of rules.toml; {} for none, None for those of the start again.
+        """
         self.ruling(rules).result()
 
     def rules(self) -> dict[str, Any]:
@@ -330,12 +315,26 @@ class Live:
     # what one wants to know
 
     def exposure(self, group: str | None = None) -> dict[str, Any]:
-        """How showings are shared out over the last horizons: coverage, Gini, Lorenz curve, items starved, drift."""
+        """How showings are shared out over the last horizons.
+
+        Args:
+            group: A column of the catalog, for the shares of its values.
+
+        Returns:
+            Coverage, Gini, Lorenz curve, items starved, drift.
+        """
         with self.lock:
             return exposure_of(self.engine, group) | {"waiting": self._writer.waiting}
 
     def item(self, item: int | str) -> dict[str, Any]:
-        """What is known of an item: how often it was shown, to whom of late, at what discount, what would give more."""
+        """What is known of an item.
+
+        Args:
+            item: Its id.
+
+        Returns:
+            How often it was shown, to whom of late, at what discount, and what would give it more.
+        """
         with self.lock:
             number = self.engine.items.number(item, "item")
             if number is None:
@@ -343,22 +342,33 @@ class Live:
             return item_of(self.engine, number, self.shared.latest)
 
     def search(self, text: str, limit: int = 20) -> list[dict[str, Any]]:
-        """Items by a part of their id or title."""
+        """Items by a part of their id or title.
+
+        Args:
+            text: That part.
+            limit: How many at the most.
+
+        Returns:
+            Id, title and number of showings of each.
+        """
         with self.lock:
             ledger, catalog = self.engine.ledger, self.engine.catalog
             return [
-                {
-                    "item": catalog.names.ids[number],
-                    "title": catalog.title(number),
-                    "shown": int(ledger.shown[number]),
-                }
-                for number in catalog.search(text, limit)
+                {"item": catalog.names.ids[item], "title": catalog.title(item), "shown": int(ledger.shown[item])}
+                for item in catalog.search(text, limit)
             ]
 
     # the operating point, newer runs, other workers
 
     def set_point(self, epoch: int) -> "Future[list[Outcome]]":
-        """Go on at another point of the curve, here and in all workers; discounts are blended over."""
+        """Go on at another point of the curve, here and in all workers; discounts are blended over.
+
+        Args:
+            epoch: The number of the point; 0 is the model before diversifying.
+
+        Returns:
+            A future that is done when the store has it.
+        """
         with self.lock:
             self.engine.move_to(self.engine.point_at(epoch))
             text = json.dumps({"epoch": epoch, "run": run_key(self.engine)})

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
-from divmf.serve.live import MOST_EXCLUDED, MOST_HISTORY, MOST_K
+from divmf.serve.engine import MOST_EXCLUDED, MOST_HISTORY, MOST_K
 from divmf.serve.shared import LONGEST_TITLE, MOST_SHARES
 
 UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")

@@ -121,6 +121,18 @@ class Shared:
             self.synced = time.monotonic()
         return found
 
+    def texts(self, items: Array) -> tuple[str, ...]:
+        """The ids of items as the store writes them."""
+        return tuple(str(self.engine.items.ids[item]) for item in items)
+
+    def row_of(self, items: Array, person: str | None, request: str | None = None) -> Showing:
+        """A page as the store keeps it."""
+        totals = self.engine.totals
+        limited = () if totals is None else totals.limited(items)
+        return Showing(
+            self.texts(items), person, time.time(), self.worker, request, self.version, limited
+        )  # fmt: skip
+
     def count(self, row: Showing) -> None:
         """A page that somebody is shown."""
         numbers = self.numbers_of(row)
