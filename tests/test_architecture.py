@@ -90,6 +90,22 @@ def test_importing_divmf_is_silent_and_loads_neither_torch_nor_charts() -> None:
     assert done.stderr == ""
 
 
+def test_the_help_reads_no_data_and_loads_nothing_that_would() -> None:
+    heavy = ("torch", "numba", "numpy", "polars", "scipy", "altair", "fastapi")
+    code = f"""
+import sys
+from divmf.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print([name for name in {heavy} if name in sys.modules], file=sys.stderr)
+"""
+    for words in (["--help"], ["audit", "--help"], ["train", "--help"]):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+        assert done.stderr.strip() == "[]", words
+
+
 def test_every_public_name_can_be_reached() -> None:
     assert all(getattr(divmf, name) is not None for name in divmf.__all__)
     assert set(divmf._HOME) | set(divmf._ROOMS) == set(divmf.__all__)

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import polars as pl
 import typer
 
 from divmf.cli.app import app
@@ -17,6 +16,8 @@ from divmf.cli.options import command
 from divmf.engine.files import naming
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from divmf.reports.audit_numbers import LeftOut, Subject, Trial
     from divmf.reports.findings import Findings
 
@@ -101,7 +102,7 @@ class Wanted(NamedTuple):
     rules: Any
 
 
-def read_wanted(catalog: Path, item_ids: pl.Series, groups: str | None, rules: Path | None) -> Wanted:
+def read_wanted(catalog: Path, item_ids: "pl.Series", groups: str | None, rules: Path | None) -> Wanted:
     """Groups by a column of the catalog, and the rules of a file; refused before anything is computed."""
     from divmf.data.catalogs import read_items
     from divmf.market.rules import Rules
@@ -154,7 +155,7 @@ def bound_to_shown(rules: Any, subject: Any) -> Any:
 
 
 def read_subject(
-    lists: Path, item_ids: pl.Series, k: int | None, train: Path | None, test: Path | None,
+    lists: Path, item_ids: "pl.Series", k: int | None, train: Path | None, test: Path | None,
     columns: tuple[str | None, str | None],
 ) -> "Subject":  # fmt: skip
     """What is audited, read from its files; what looks wrong is said. columns: the user's and the item's, if named."""
@@ -180,8 +181,10 @@ def read_subject(
     return subject
 
 
-def ordered(table: pl.DataFrame, lists: Path, user: str | None) -> pl.DataFrame:
+def ordered(table: "pl.DataFrame", lists: Path, user: str | None) -> "pl.DataFrame":
     """The rows of a file of lists; where neither score nor rank says their order, they rank as they stand there."""
+    import polars as pl
+
     from divmf.data.tables import find_column
 
     if any(find_column(table, role, required=False) for role in ("score", "rank")):

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
 import typer
 
 from divmf.cli.app import app
@@ -97,6 +96,8 @@ def compare(
 
 def write_tables(rows: Sequence[dict[str, Any]], found: Sequence["Rival"], output: Path) -> None:
     """What each method gives at each loss, and every point of every curve."""
+    import polars as pl
+
     from divmf.data.tables import write_table
     from divmf.reports.experiments.compare import table_of
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from divmf.engine import comm
-
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -22,6 +20,8 @@ def replacing(path: Path) -> Iterator[Path]:
     The name is of this call alone, so two who write the same file do not meet; several processes of one run have the
     same, and the first renames and removes.
     """
+    from divmf.engine import comm  # it brings numpy, which reading the command line does without
+
     owner = f"{os.getpid()}-{uuid4().hex[:8]}" if comm.size() == 1 else "shared"
     temporary = path.with_name(f".{path.name}.{owner}.tmp")
     if comm.first():
@@ -147,6 +147,8 @@ def damaged(path: Path, error: BaseException | str) -> ValueError:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file, whole or not at all; the first process does."""
+    from divmf.engine import comm
+
     with replacing(path) as temporary:
         if comm.first():
             temporary.write_text(text, encoding="utf-8")
