@@ -1,8 +1,9 @@
 """Seconds and peak memory of each model against users and items, synthetic; what auto would do with large catalogs.
 
 `python -m benchmarks sizes`. Each model and size is a process of its own, 64 dimensions, 20 interactions a user;
-memory is what the fit needs beyond libraries and data. What auto would do is what it counts before it begins: nothing
-is fitted.
+memory is what the fit needs beyond libraries and data. What auto would do is what it counts before it begins, and what
+it does within a minute of counted work, in a process of its own for each catalog (`python -m benchmarks.models_growth
+auto 100000` for one of them).
 """
 
 import json
@@ -21,6 +22,7 @@ BY_ITEMS = tuple((5_000, n) for n in (2_500, 10_000, 20_000))
 MODELS = ("ials", "ease", "softmax", "bpr")
 CATALOGS = (20_000, 100_000, 1_000_000)
 MET, DIM, MOST_FOR_EASE = 20, 64, 10_000
+USERS, BUDGET = 20_000, 60.0  # of auto with large catalogs
 
 
 def fit_of(model: str, train: Any) -> Callable[[], object]:
@@ -62,42 +64,83 @@ def measured(model: str, n_users: int, n_items: int) -> list[str]:
     """The cells of one model and size, from a process of its own."""
     if model == "ease" and n_items > MOST_FOR_EASE:
         return ["–", "–"]
-    words = [sys.executable, "-m", "benchmarks.models_growth", model, str(n_users), str(n_items)]
-    done = subprocess.run(words, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout)
-    print(f"# {model} {n_users:,} × {n_items:,}: {found}", file=sys.stderr, flush=True)
+    found = by_process(model, n_users, n_items)
     return [f"{found['seconds']:.1f}", f"{found['gigabytes']:.2f}"]
 
 
-def by_auto(n_items: int, n_users: int = 20_000) -> list[str]:
-    """What auto counts before it begins: its budget, what the first trial of each kind costs, and what is left out."""
+def by_process(*words: Any) -> dict[str, Any]:
+    """What a process of its own says, for its memory."""
+    command = [sys.executable, "-m", "benchmarks.models_growth", *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    found: dict[str, Any] = json.loads(done.stdout)
+    print(f"# {' '.join(map(str, words))}: {found}", file=sys.stderr, flush=True)
+    return found
+
+
+def catalog(n_items: int) -> Any:
+    """The split of a made-up market with so many items."""
     from divmf.data.datasets import marketplace
+
+    return marketplace(USERS, n_items, max(MET * USERS, 2 * n_items)).hold_out()
+
+
+def counted(n_items: int) -> list[str]:
+    """What auto counts before it begins: its budget, what the first trial of each kind costs, and what is left out."""
     from divmf.models.auto import openings, usual_budget
     from divmf.models.searches import ARMS, Bench
 
-    split = marketplace(n_users, n_items, max(MET * n_users, 2 * n_items)).hold_out()
+    split = catalog(n_items)
     budget = usual_budget(split)
     _, live, left_out = openings(Bench(split, 5, 0), list(ARMS), budget)
     cells = [f"{live[name].seconds:.0f} s" if name in live else left_out[name].split(" of memory")[0] for name in ARMS]
     return [f"{n_items:,}", f"{budget:.0f} s", *cells]
 
 
+def chosen(n_items: int) -> dict[str, Any]:
+    """What auto does within its minute, in this process."""
+    import time
+
+    from benchmarks.rerankers import peak_gigabytes
+    from divmf.models.auto import choose
+    from divmf.models.searches import ARMS, told
+
+    split = catalog(n_items)
+    before, began = peak_gigabytes(), time.process_time()
+    found = choose(split, 5, BUDGET)
+    trials = [f"{sum(trial.name == name for trial in found.tried)} {name}" for name in ARMS]
+    return {
+        "trials": ", ".join(trials), "chosen": f"{found.name} ({told(found.settings)})",
+        "ndcg": max(trial.ndcg for trial in found.tried), "seconds": time.process_time() - began,
+        "gigabytes": peak_gigabytes() - before,
+    }  # fmt: skip
+
+
+def by_auto(n_items: int) -> list[str]:
+    """The cells of one catalog."""
+    found = by_process("auto", n_items)
+    return [f"{n_items:,}", found["trials"], found["chosen"], f"{found['ndcg']:.4f}", f"{found['seconds']:.0f}",
+            f"{found['gigabytes']:.2f}"]  # fmt: skip
+
+
 def main() -> None:
-    """Measure and print two Markdown tables."""
+    """Measure and print three Markdown tables."""
     sizes = (*BY_USERS, *BY_ITEMS)
     rows = [[f"{n_users:,} × {n_items:,}", *(cell for model in MODELS for cell in measured(model, n_users, n_items))]
             for n_users, n_items in sizes]  # fmt: skip
     names = [f"{model}, an epoch" if model == "bpr" else model for model in MODELS]
     table(["users × items", *(f"{name}: {what}" for name in names for what in ("core seconds", "GB"))], rows)
-    table(
-        ["items (20,000 users)", "usual budget", "first trial of ials", "ease", "softmax"], list(map(by_auto, CATALOGS))
-    )
+    items = f"items ({USERS:,} users)"
+    table([items, "usual budget", "first trial of ials", "ease", "softmax"], list(map(counted, CATALOGS)))
+    within = f"trials, --budget {BUDGET:.0f}s"
+    table([items, within, "chosen", "validation nDCG@5", "core seconds", "GB"], list(map(by_auto, CATALOGS)))
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:
         main()
+    elif sys.argv[1] == "auto":
+        print(json.dumps(chosen(int(sys.argv[2]))))
     else:
         print(json.dumps(child(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

@@ -6,8 +6,12 @@ point measured, in a process of its own.
 
 implicit's number of factors, learning rate and number of epochs are looked for before, and only the training of that
 one model is timed: for each number of factors the most accurate one, since they are nearly level in nDCG, not in time.
+
+`python -m benchmarks job` does so with leave-one-out and all numbers of factors; `python -m benchmarks.whole_job
+--factors 32 --hold-out` with one of them and a fifth of every user's interactions held out.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -18,9 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.data import real_split
-from benchmarks.side_by_side import THREADS, both, in_turn, ratio, table
+from benchmarks.models import split_of
+from benchmarks.side_by_side import THREADS, both, in_turn, prepare, ratio, table
 
-DATA, K, SEED, REPEATS = "ml-1m", 5, 0, 3
+DATA, K, SEED, REPEATS = "ml-1m", 5, 0, 2
 FACTORS, RATES = (32, 64, 128), (0.005, 0.01, 0.02, 0.05)
 EVERY, PATIENCE, MOST = 10, 2, 200  # epochs between two looks; looks without a better one; epochs at the most
 
@@ -76,31 +81,32 @@ def whole_job(split: Any) -> float:
     return float(base)
 
 
-def whole_command() -> None:
+def whole_command(hold_out: bool) -> None:
     """The same as a command, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ["train", DATA, "-o", f"{folder}/run", "-q"]
+        words = ["train", DATA, "-o", f"{folder}/run", "-q", *(["--hold-out", "20%"] if hold_out else [])]
         subprocess.run([sys.executable, "-m", "divmf", *words], check=True)
 
 
-def main() -> None:
+def main(numbers: tuple[int, ...] = FACTORS, hold_out: bool = False) -> None:
     """Measure and print a Markdown table."""
     from scipy import sparse
     from threadpoolctl import threadpool_limits
 
-    split = real_split(DATA)
+    split = split_of(DATA, SEED) if hold_out else real_split(DATA)
     train = sparse.csr_matrix(split.train.matrix)
 
     def by_implicit(factors: int, best: Best) -> None:
         with threadpool_limits(1, "blas"):  # as it asks for: it has threads of its own
             implicit_model(factors, best.rate, best.epochs).fit(train, show_progress=False)
 
-    ours = whole_job(split)
-    best = {factors: best_of_implicit(split, train, factors) for factors in FACTORS}
+    ours: list[float] = []
+    best = {factors: best_of_implicit(split, train, factors) for factors in numbers}
     theirs = {f"{factors}": partial(by_implicit, factors, found) for factors, found in best.items()}
-    took = in_turn({"job": lambda: whole_job(split), "command": whole_command} | theirs, REPEATS, both)
+    mine = {"job": lambda: ours.append(whole_job(split)), "command": partial(whole_command, hold_out)}
+    took = in_turn(mine | theirs, REPEATS, both)
     named = {"job": "divmf: choose, curve, pick, lists", "command": "`divmf train ml-1m`, imports and reading included"}
-    rows = [[label, f"{ours:.4f}", *seconds_of(took[way]), "", ""] for way, label in named.items()]
+    rows = [[label, f"{ours[0]:.4f}", *seconds_of(took[way]), "", ""] for way, label in named.items()]
     for factors, found in best.items():
         seconds = took[f"{factors}"]
         ratios = [" and ".join(f"{ratio(took[way][:, clock], seconds[:, clock]):.2f}" for way in named)
@@ -121,3 +127,12 @@ def main() -> None:
 def seconds_of(took: np.ndarray) -> list[str]:
     """Medians, by both clocks."""
     return [f"{median:.1f}" for median in np.median(took, axis=0)]
+
+
+if __name__ == "__main__":
+    prepare()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--factors", type=int, nargs="*", default=FACTORS, help="of implicit's models")
+    parser.add_argument("--hold-out", action="store_true", help="hold out a fifth in the place of one interaction")
+    asked = parser.parse_args()
+    main(tuple(asked.factors), asked.hold_out)
