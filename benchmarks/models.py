@@ -1,4 +1,4 @@
-"""Models side by side on five datasets: core seconds, validation and test nDCG@5; a fifth of each user's items held out.
+"""Models side by side on five datasets: core seconds and nDCG@5, with a fifth of each user's items held out.
 
 `python -m benchmarks models` prints the table of all kinds of models and of auto, then ratios of time on MovieLens-1M:
 EASE against numpy's inverse, auto against as many trials of irspack's iALS; then people folded in against people

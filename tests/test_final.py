@@ -121,6 +121,9 @@ def test_yesterdays_model_is_taken_on_with_new_users_and_items(
     assert (trial["model"], trial["settings"].get("l2")) == (model, old["settings"]["l2"])
     assert trial["valid_ndcg"] > 0.85 * fresh["base"]["valid"]["ndcg"]
     assert library.load(tmp_path / "new").recommend([gone[0]])[0].shape == (1, 4)
+    again = divmf("train", ratings, "-o", tmp_path / "new", *short, "--from", tmp_path / "old")
+    assert f"taken on from {tmp_path / 'old'}: {model} (" in again.out
+    assert "models tried" not in again.out
     refused = divmf("train", ratings, "-o", tmp_path / "new", *short)
     assert "began from another model" in refused.err
     refused = divmf("train", ratings, "-o", tmp_path / "no", *short, "--from", tmp_path / "old", "--model", "ease")

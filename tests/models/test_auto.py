@@ -104,8 +104,15 @@ def test_one_kind_alone_has_its_settings_chosen(split: Split) -> None:
     assert chosen.name == "ease"
     assert isinstance(chosen.scorer, ItemItem)
     assert math.isnan(chosen.ahead)
-    tried = sorted(trial.settings["l2"] for trial in chosen.tried)
-    assert any({place / 2, place, 2 * place} <= set(tried) for place in tried)  # where the walk ended
+    users = {trial.settings["l2"]: valid_ndcg(ease.ease(split.train.matrix, trial.settings["l2"]), split, 5)
+             for trial in chosen.tried}  # fmt: skip
+    assert [trial.ndcg for trial in chosen.tried] == pytest.approx([each.mean() for each in users.values()], rel=1e-9)
+    assert chosen.settings["l2"] == max(users, key=lambda l2: users[l2].mean())  # all are of one size
+    # it ended where half and double were tried, and neither is better by more than half a standard error
+    assert any(
+        near <= users.keys() and all(lead(users[other], users[l2]) <= searches.BETTER for other in near)
+        for l2 in users for near in [{l2 / 2, 2 * l2}]
+    )  # fmt: skip
 
 
 def test_of_models_as_good_as_the_best_the_smallest_wins(split: Split) -> None:

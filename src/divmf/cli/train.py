@@ -133,7 +133,7 @@ def train(
             make_final(run, split, picked)
     curve = run.read_curve()
     base = curve.base
-    say_choice(out, run)
+    say_choice(out, run, earlier)
     ruled = say_rules(out, run, split, picked)
     out.table(
         f"{output}: before and after, on the test items (k = {config.k}); coverage at most"
@@ -192,13 +192,20 @@ def base_name(run: "Run") -> str:
     return "MF" if choice is None else str(choice["model"])
 
 
-def say_choice(out: Out, run: "Run") -> None:
-    """The models that were tried, the best of each kind, and by how much the choice is ahead."""
+def say_choice(out: Out, run: "Run", earlier: Path | None) -> None:
+    """The models that were tried, the best of each kind, and by how much the choice is ahead; or what was taken on."""
     from divmf.models.searches import told
     from divmf.train.choosing import ahead_of_others
 
     choice = run.read_choice()
     if choice is None:
+        return
+    if earlier is not None:
+        (trial,) = choice["tried"]
+        out.say(
+            f"taken on from {earlier}: {trial['model']} ({told(trial['settings'])}), validation nDCG"
+            f" {trial['valid_ndcg']:.4f}, {trial['seconds']:.1f} s\n"
+        )
         return
     rows = []
     for name in dict.fromkeys(trial["model"] for trial in choice["tried"]):
