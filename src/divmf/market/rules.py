@@ -172,7 +172,7 @@ class Promote(BaseModel):
 class Rules(BaseModel):
     """The rules of a shop.
 
-    Args:
+    Attributes:
         capacity: In how many lists items may be; as the table of rules.toml, a dictionary, or the class of this
             module, like the next five.
         floor: In how many lists items are to be at least.
