@@ -35,21 +35,35 @@ def gram_part(
                 row[j] += weight * values[other]
 
 
-@njit(cache=True, nogil=True, fastmath=VECTOR)
+@njit(cache=True, nogil=True, fastmath={"contract"})  # nothing is added in another order than it stands here
 def rows_times_weights(
     offsets: Array, items: Array, values: Array, users: Array, weights: Array, scores: Array
 ) -> None:
-    """scores[r] ← Σ_j x_uj · weights[j] of user u = users[r]; weights (n_items, n_scored), scores (users, n_scored)."""
+    """scores[r] ← Σ_j x_uj · weights[j] of user u = users[r]; weights (n_items, n_scored), scores (users, n_scored).
+
+    Four items are added at a time, so that the row of scores is read and written a quarter as often.
+    """
     n_scored = weights.shape[1]
     for start in range(0, n_scored, COLUMNS):
         end = min(start + COLUMNS, n_scored)
         for r in range(len(users)):
             row = scores[r, start:end]
             row[:] = 0
-            for position in range(offsets[users[r]], offsets[users[r] + 1]):
-                value, added = values[position], weights[items[position], start:end]
+            begin, last = offsets[users[r]], offsets[users[r] + 1]
+            fours = begin + (last - begin) // 4 * 4
+            for p in range(begin, fours, 4):
+                one, two = weights[items[p], start:end], weights[items[p + 1], start:end]
+                three, four = weights[items[p + 2], start:end], weights[items[p + 3], start:end]
+                v, w, x, y = values[p], values[p + 1], values[p + 2], values[p + 3]
                 for column in range(len(row)):
-                    row[column] += value * added[column]
+                    added = row[column] + v * one[column]
+                    added += w * two[column]
+                    added += x * three[column]
+                    row[column] = added + y * four[column]
+            for p in range(fours, last):
+                value, single = values[p], weights[items[p], start:end]
+                for column in range(len(row)):
+                    row[column] += value * single[column]
 
 
 @njit(cache=True, nogil=True)
