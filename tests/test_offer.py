@@ -140,9 +140,9 @@ def test_a_history_is_what_was_met_each_once_and_known(caplog: pytest.LogCapture
     assert people.user_ids.to_list() == [7, 8]
     np.testing.assert_array_equal(people.met.toarray(), [[1, 0, 1], [0, 1, 0]])
     assert [record.getMessage() for record in caplog.records] == [
-        "1 items met are not in the catalog and left out, such as 'z'",
-        "1 items stand in a history more than once; each counts once",
-        "1 people met nothing of the catalog and get no list, such as 9",
+        "items met that the catalog does not have are left out: 1, such as 'z'",
+        "items that stand in a history more than once count once: 1",
+        "people who met nothing of the catalog get no list: 1, such as 9",
     ]
 
 
@@ -151,7 +151,7 @@ def test_a_history_is_what_was_met_each_once_and_known(caplog: pytest.LogCapture
     [
         ([], "history is empty: give at least one item"),
         ([["a"], []], "history 1 is empty: give at least one item"),
-        (["x", "y"], "none of the 2 items of the histories is in the catalog, such as 'x'; give ids like 'a'"),
+        (["x", "y"], "the catalog has no item of the histories, such as 'x'; give ids like 'a'"),
         ("a", "history='a' is one id; give a list of the items met"),
         ([1, 2], "the given ids are integers"),
     ],
@@ -187,5 +187,5 @@ def test_the_command_writes_lists_for_new_people(divmf: Any, split: Split, tmp_p
     (tmp_path / "bad.csv").write_text("user_id,item_id\n1,nothing\n")
     done = divmf("recommend", tmp_path / "run", "-o", tmp_path / "no.parquet", "--histories", tmp_path / "bad.csv")
     assert done.code == 2
-    assert "bad.csv: none of the 1 items of the histories is in the catalog" in done.err
+    assert "bad.csv: the catalog has no item of the histories" in done.err
     assert not (tmp_path / "no.parquet").exists()

@@ -81,24 +81,23 @@ class Histories:
         known = numbers >= 0
         if not known.any():
             raise ValueError(
-                f"none of the {len(items):,} items of the histories is in the catalog, such as {items[0]!r}; give ids"
-                f" like {item_ids[0]!r}"
+                f"the catalog has no item of the histories, such as {items[0]!r}; give ids like {item_ids[0]!r}"
             )
         if unknown := int((~known).sum()):
             named = items.filter(pl.Series(~known))[0]
-            log.warning("%s items met are not in the catalog and left out, such as %r", f"{unknown:,}", named)
+            log.warning("items met that the catalog does not have are left out: %s, such as %r", f"{unknown:,}", named)
         shape = (len(user_ids), len(item_ids))
         counts = np.ones(len(known)) if weights is None else weights
         met = sparse.csr_array((counts[known].astype(np.float32), (people[known], numbers[known])), shape=shape)
         met.sum_duplicates()
         if (repeated := int(known.sum()) - met.nnz) and weights is None:
-            log.warning("%s items stand in a history more than once; each counts once", f"{repeated:,}")
+            log.warning("items that stand in a history more than once count once: %s", f"{repeated:,}")
         if weights is None:
             met.data[:] = 1.0
         some = np.diff(met.indptr) > 0
         if nothing := int((~some).sum()):
             named = user_ids.filter(pl.Series(~some))[0]
-            log.warning("%s people met nothing of the catalog and get no list, such as %r", f"{nothing:,}", named)
+            log.warning("people who met nothing of the catalog get no list: %s, such as %r", f"{nothing:,}", named)
         return cls(user_ids.filter(pl.Series(some)), met[some])
 
     def __len__(self) -> int:

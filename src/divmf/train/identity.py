@@ -19,8 +19,8 @@ def check_same(folder: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any
     data, settings = stored["data"], stored["settings"]
     if data["fingerprint"] != wanted["data"]["fingerprint"]:
         raise ValueError(
-            f"{folder} is a run of other data ({data['source'] or 'unnamed'}, {data['users']:,} users ×"
-            f" {data['items']:,} items); choose another folder with -o"
+            f"{folder} is a run of other data or of another split ({data['source'] or 'unnamed'},"
+            f" {data['users']:,} users × {data['items']:,} items); choose another folder with -o"
         )
     other = [
         f"{name} was {value!r}, now {wanted['settings'].get(name)!r}"
