@@ -79,7 +79,7 @@ def _gather(
                 n_highest = keep_highest(desk.highest, n_highest, worth)
             elif not several and trace.sizes[of] <= k:
                 room = trace.sizes[of] - 1
-                if trace.n_best[of] == room and worth <= trace.best_of[of, 0]:
+                if trace.n_best[of] == room and (room == 0 or worth <= trace.best_of[of, 0]):
                     continue
                 trace.n_best[of] = keep_highest(trace.best_of[of, :room], trace.n_best[of], worth)
         desk.items[size] = item
