@@ -241,3 +241,63 @@ def test_a_picked_point_that_was_never_made_is_named(run_folder: Path, divmf: An
     assert done.code == 2
     assert "picked.json is damaged" in done.err
     assert "is not among the points of epochs.jsonl); run `divmf pick" in done.err
+
+
+def test_commands_report_one_coverage_for_one_file(divmf: Any, tmp_path: Path) -> None:
+    # lists of different lengths, not in order, longer than k; of two users of the test one has no list
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"u{user}", f"i{item}", float(rng.random())) for user in range(4) for item in rng.permutation(9)[: 3 + user]
+    ]
+    lists, later, items = tmp_path / "lists.csv", tmp_path / "later.csv", tmp_path / "items.csv"
+    table = pl.DataFrame(rows, schema=["user_id", "item_id", "score"], orient="row")
+    table.sample(fraction=1.0, shuffle=True, seed=1).write_csv(lists)
+    pl.DataFrame({"user_id": ["u0", "u9"], "item_id": ["i3", "i4"]}).write_csv(later)
+    pl.DataFrame({"item_id": [f"i{item}" for item in range(12)]}).write_csv(items)
+    best = table.sort("score", descending=True).group_by("user_id").head(2)["item_id"]
+    expected = best.n_unique() / 12
+    shared = ["--catalog", items, "-k", 2, "--json"]
+    evaluated = divmf("evaluate", lists, "--test", later, *shared).json
+    audited = divmf("audit", lists, "-o", tmp_path / "a.html", "--budget", 0, *shared).json
+    tested = divmf("audit", lists, "--test", later, "-o", tmp_path / "b.html", "--budget", 0, *shared).json
+    reranked = divmf("rerank", lists, "-o", tmp_path / "c.csv", *shared).json
+    neutral = divmf("rerank", lists, "--rho", 0, "-o", tmp_path / "d.csv", *shared).json
+    found = [evaluated["coverage"], audited["coverage"], tested["coverage"], reranked["before"]["coverage"]]
+    assert found == [expected] * 4
+    assert neutral["coverage"] == expected
+    assert divmf("evaluate", tmp_path / "d.csv", "--test", later, *shared).json["coverage"] == expected
+    assert evaluated["gini"] == audited["gini"] == tested["gini"] == reranked["before"]["gini"]
+
+
+def test_the_current_folder_is_read_once_and_not_searched_for_ever(
+    divmf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / "work" / "deep"
+    (deep / ".hidden").mkdir(parents=True)
+    (deep / "loop").symlink_to(tmp_path / "work")
+    for number in range(40):
+        (deep / ".hidden" / f"{number}.parquet").touch()
+    monkeypatch.chdir(tmp_path / "work")
+
+    def refused(says: str) -> None:
+        for command in (
+            ["train", ".", "-o", tmp_path / "run"],
+            ["data", "describe", "."],
+            ["train", "./", "-o", "run"],
+        ):
+            done = divmf(*command)
+            assert done.code == 2
+            assert says in done.err
+            assert done.err.count("\n") == 1
+        assert not (tmp_path / "run").exists()
+
+    refused("is a folder without parquet files; name a file, or a folder of parquet parts")
+    os.mkfifo("pipe.parquet")  # nobody writes to it
+    refused("pipe.parquet is not a file but a pipe")
+    Path("pipe.parquet").unlink()
+    PAIRS.write_parquet(deep / "part.parquet")
+    assert divmf("data", "describe", ".", "--json").json["interactions"] == 6  # once, and nothing of the hidden folder
+    monkeypatch.setattr("divmf.data.scans.MOST_NAMES", 20)
+    for number in range(20):
+        Path(f"{number}.txt").touch()
+    refused("holds more than 20 files; name the folder of parquet parts itself")
