@@ -14,13 +14,13 @@ from scipy import sparse
 
 from divmf.data.filters import Blocked
 from divmf.kernels.bound import BINS, balances, offered
-from divmf.kernels.market import ONE, Terms
+from divmf.kernels.market import ONE, Terms, keep_highest
 from divmf.kernels.response import candidates
 from divmf.market.bonus import Bonus
 from divmf.market.certificate import balanced, certify
 from divmf.market.chosen import Chosen
 from divmf.market.columns import KINDS, Finder, GivenLists, Held, no_counts
-from divmf.market.entering import asked_for
+from divmf.market.entering import asked_for, with_new
 from divmf.market.ledger import Ledger
 from divmf.market.ledger import Terms as LedgerTerms
 from divmf.market.offer import Offer, respond
@@ -76,6 +76,40 @@ def test_the_kinds_of_lists_are_told_apart_by_bits() -> None:
     assert three.bits == [(1, "valid"), (2, "test"), (4, "all")]
 
 
+@given(values=st.lists(st.sampled_from([0.0, -1.5, 2.0, 2.5, 3.0, 7.0]), max_size=9), k=st.integers(1, 4))
+def test_the_highest_are_kept_in_ascending_order(values: list[float], k: int) -> None:
+    highest, size = np.full(k, np.nan), 0
+    for number, value in enumerate(values, 1):
+        if size < k or value > highest[0]:  # as those who call it ask
+            size = keep_highest(highest, size, value)
+        assert highest[:size].tolist() == sorted(values[:number])[-k:]
+
+
+def test_short_lists_stay_where_there_is_nothing_else() -> None:
+    known = sparse.csr_array(np.array([[1, 1, 1, 0], [0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]], dtype=np.float32))
+    market = market_of(np.random.default_rng(0).normal(size=(4, 4)), 3, known=known)
+    columns, own = market.own
+    lists = own["all"].copy()
+    assert (lists.items >= 0).sum(axis=1).tolist() == [1, 2, 0, 3]
+    for rho in (0.0, 0.5):
+        for _ in range(9):
+            changed = market.turns(columns, 1, rho, lists)
+        assert changed == 0
+        assert (lists.items >= 0).sum(axis=1).tolist() == [1, 2, 0, 3]
+
+
+def test_a_certificate_takes_five_looks_at_least_and_twelve_at_most() -> None:
+    for scores, rho, looks in (
+        (np.eye(6), 1e-3, {5}),
+        (np.random.default_rng(1).normal(size=(6, 8)), 1.0, range(5, 13)),
+    ):
+        market = market_of(scores, 2)
+        found, asked, ask = solve(market, rho, market.own[1]["all"]), [], market.finder.ask
+        market.finder.ask = lambda *args, ask=ask, asked=asked: asked.append(args) or ask(*args)  # type: ignore[method-assign]
+        certify(market, found)
+        assert len(asked) in looks
+
+
 # ---- candidates
 
 
@@ -112,7 +146,7 @@ def test_what_is_held_out_enters_by_value_or_by_value_plus_discount(seed: int) -
         span = slice(columns.starts[user], columns.ends[user])
         order = sorted(expected, key=lambda item, own=own: (-own[item], item))
         assert columns.items[span].tolist() == order
-        assert columns.values[span] == pytest.approx(own[order])
+        assert columns.values[span].tolist() == own[order].tolist()  # to the last digit, negative ones too
         assert columns.opens[span].tolist() == [expected[item] for item in order]
 
 
@@ -243,6 +277,21 @@ def test_a_list_gives_up_the_item_that_costs_least_also_where_exposure_falls() -
 
 def test_less_than_the_usual_spread_is_raised_however_small_the_usual_is() -> None:
     assert steadied(np.array([1.0, 2.0]), np.array([0.25, 1.0]), 0.5) == pytest.approx([2.0, 2.0])
+
+
+def test_a_list_with_room_takes_a_new_item_at_no_discount() -> None:
+    # one user who has met item 0, with a list of item 1 alone; item 2 is new. b(x) = log(1 + 1/(x + 1)): .69, .41
+    scores = np.array([[3.0, 2.0, 1.0]], dtype=np.float32)
+    scorer, met = Blocks(lambda users: scores[users], 1, 3), sparse.csr_array(np.array([[1, 0, 0]], dtype=np.float32))
+    chosen = Chosen(np.zeros(3, dtype=np.float32), {"all": np.array([[1, -1]], dtype=np.int32)})
+    bonus, offer = Bonus(1.0, 1.0, 1.0, 1), Offer.of(np.zeros(3), 2)
+    made = with_new(chosen, scorer, {"all": met}, np.array([2]), (1.0, bonus), offer, np.ones(1))
+    assert made.lists["all"].tolist() == [[1, 2]]
+    assert made.discount == pytest.approx([0, 0, (np.log(2) + np.log(1.5)) / 2])  # the user asks for nothing
+    met = sparse.csr_array(np.array([[1, 0, 1]], dtype=np.float32))
+    made = with_new(chosen, scorer, {"all": met}, np.array([2]), (1.0, bonus), offer, np.ones(1))
+    assert made.lists["all"].tolist() == [[1, -1]]  # who has met it is not shown it
+    assert made.discount[2] == pytest.approx(np.log(2))
 
 
 # ---- points

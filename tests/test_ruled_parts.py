@@ -1,6 +1,7 @@
 """The parts of the market with rules, each worked by hand: prices, bounds, what is told, candidates that are few."""
 
 import logging
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from divmf.data.filters import Blocked
 from divmf.kernels.market import ONE
 from divmf.market.bound import MANY, Bound
 from divmf.market.columns import Held
+from divmf.market.filling import offers, pays
 from divmf.market.given import crowded, given_table, summary, tell_unmet
 from divmf.market.keeping import held_within, shut
 from divmf.market.kept import check_kept
-from divmf.market.ruled import Standing
+from divmf.market.repair import mend
+from divmf.market.ruled import RuledMarket, Standing
 from divmf.market.solve import Lists
 from divmf.models.scorer import Blocks, Factors
-from test_ruled_market import Small, check_hard, run, small
+from test_ruled_market import Small, check_hard, run, small, worth
 
 Array = NDArray[Any]
 NO_ONE = [-1, -1]
@@ -273,3 +276,152 @@ def test_rules_of_a_file_are_taken_up_to_their_last_number() -> None:
         check_kept(whole, 4)
     with pytest.raises(ValueError, match="must be text"):
         check_kept(Bound(**(vars(whole) | {"impossible": (1,)})), 5)
+
+
+# ---- what lists lose, and which cannot stay
+
+
+def random_lists(made: Small, rng: np.random.Generator, k: int, short: bool = False) -> list[list[int]]:
+    """Lists in order of score, some of them short."""
+    n_users, n_items = made.scores.shape
+    lists = []
+    for user in range(n_users):
+        items = sorted(rng.permutation(n_items)[:k].tolist(), key=lambda item, user=user: -made.scores[user, item])
+        lists.append([*items[:-1], -1] if short and rng.random() < 0.3 else items)
+    return lists
+
+
+def plain_offer(made: Small, rho: float, lists: Array, lacking: Array, user: int) -> tuple[float, int]:
+    """The least that a list loses by an item of a total that lacks showings, and the total."""
+    bound, market = made.bound, made.ruled.market
+    others = np.delete(lists, user, axis=0)
+    counts, shown = bound.counted(others), np.bincount(others[others >= 0], minlength=made.scores.shape[1])
+    of = [bound.totals[bound.offsets[item] : bound.offsets[item + 1]].tolist() for item in range(len(shown))]
+    pull = np.where(~lacking & (counts < bound.low), made.ruled.binding, 0.0)
+    pull = np.where(counts >= bound.high, -np.inf, pull)
+
+    def worth(item: int, r: int) -> float:
+        earned = rho * market.bonus.table[shown[item]]
+        return float(market.slots[r] * made.scores[user, item] + earned + sum(pull[total] for total in of[item]))
+
+    own, found = [item for item in lists[user].tolist() if item >= 0], (np.inf, -1)
+    for item in range(len(shown)):
+        wanted = [total for total in of[item] if lacking[total]]
+        crowded = any(sum(total in of[each] for each in own) >= bound.per_list[total] for total in of[item])
+        if not wanted or item in own or crowded:
+            continue
+        for r, gone in enumerate(own):
+            if not any(lacking[total] for total in of[gone]):
+                found = min(found, (worth(gone, r) - worth(item, r), wanted[-1]))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_list_loses_by_an_item_that_is_lacking_is_what_a_plain_loop_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores, k = rng.normal(size=(7, 8)), 3
+    catalog = pl.DataFrame({"item_id": list(range(8)), "seller": rng.integers(0, 3, 8), "kind": rng.integers(0, 2, 8)})
+    rules = Rules(groups={"seller": {"floor": 6, "per_list": 2}, "kind": {"floor": 2}}, catalog=catalog)
+    made = small(scores, k, rules)
+    columns, _ = made.ruled.market.own
+    at = standing(made, random_lists(made, rng, k))
+    for lacking in (at.counts < 9, np.arange(5) == seed % 5):
+        exposed, counts = at.lists.exposed.copy(), at.counts.copy()
+        costs, of = offers(made.ruled, columns, 1, 0.3, at, lacking)
+        for user in range(7):
+            cost, total = plain_offer(made, 0.3, at.lists.items, lacking, user)
+            assert costs[user] == pytest.approx(cost, rel=1e-6)
+            if np.isfinite(cost):
+                assert lacking[of[user]]
+                if abs(cost) < 1e4:  # where it costs another floor, offers are alike to the last digits
+                    assert of[user] == total
+            else:
+                assert of[user] < 0
+        np.testing.assert_array_equal(at.lists.exposed, exposed)
+        np.testing.assert_array_equal(at.counts, counts)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lists_that_cannot_stay_are_those_that_a_plain_loop_names(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    catalog = pl.DataFrame({"item_id": list(range(7)), "seller": rng.permutation([0, 0, 0, 1, 1, 2, 2])})
+    most = {"cap": {"0": 4}, "per_list": 1 + seed % 2}
+    made = small(rng.normal(size=(9, 7)), 3, Rules(groups={"seller": most}, catalog=catalog))
+    bound, (columns, _) = made.bound, made.ruled.market.own
+    at = standing(made, random_lists(made, rng, 3, short=True))
+    broken = []
+    for user, row in enumerate(at.lists.items):
+        own = bound.counted(row[None])
+        if (row < 0).any() or (own > bound.per_list).any() or (own[at.counts > bound.high] > 0).any():
+            broken.append(user)
+    assert made.ruled.breaking(columns, 1, 0.0, at).tolist() == broken
+    assert len(broken) > 0
+    turned = standing(made, [row[::-1] for row in at.lists.items.tolist()])  # not in order of value
+    assert made.ruled.breaking(columns, 1, 0.0, turned).tolist() == list(range(9))
+
+
+def test_what_is_paid_is_the_cost_of_the_last_that_is_needed() -> None:
+    costs, of = np.array([3.0, 1.0, 2.0, np.inf, 5.0, -1.0]), np.array([0, 0, 0, -1, 1, 2])
+    assert pays(costs, of, np.array([2, 3, 1, 4])).tolist() == [2.0, 5.0, 0.0, 0.0]
+    assert pays(costs, of, np.array([9, 1, 1, 1])).tolist() == [3.0, 5.0, 0.0, 0.0]
+
+
+def test_lists_that_lack_nothing_are_not_mended() -> None:
+    rng = np.random.default_rng(0)
+    made = small(rng.normal(size=(6, 7)), 2, Rules(floor={"items": {0: 2}}))
+    own = made.ruled.market.own
+    at = made.ruled.standing(own[1]["all"])
+    if at.counts[0] < 2:
+        assert mend(made.ruled, own[0], 1, at)
+    before = at.lists.items.copy()
+    assert at.counts[0] >= 2
+    assert not mend(made.ruled, own[0], 1, at)
+    np.testing.assert_array_equal(at.lists.items, before)
+    lost = made.ruled.standing(Lists(np.full((6, 2), -1, dtype=np.int32), np.zeros(7, dtype=np.int64)))
+    assert mend(made.ruled, own[0], 1, lost)  # all lists are filled, the floor is met
+    check_hard(made, lost.lists.items)
+    assert (lost.lists.items >= 0).all()
+    assert lost.counts[0] >= 2
+    assert lost.lists.exposed.sum() == 12 * ONE
+    best = sum(np.sort(row)[-2:].sum() for row in made.scores)
+    given_up = best - sum(made.scores[user, items].sum() for user, items in enumerate(lost.lists.items))
+    assert 0 <= given_up < 2  # two users at the most give up a little
+
+
+def test_turns_end_when_nothing_changes_and_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = []
+
+    def counted(self: RuledMarket, *args: Any) -> int:
+        turns.append(args)
+        return 0
+
+    monkeypatch.setattr(RuledMarket, "turns", counted)
+    made = of_groups([0, 0, 1, 2], 4, cap={"0": 8})
+    at = made.ruled.standing(made.ruled.market.own[1]["all"])
+    made.ruled.soften(made.ruled.market.own[0], 1, 0.0, at, 5)
+    assert len(turns) == 1
+    over = of_groups([0, 0, 1, 2], 4, cap={"0": 1}, scores=np.tile([4.0, 3.0, 2.0, 1.0], (4, 1)))
+    at = over.ruled.standing(over.ruled.market.own[1]["all"])
+    over.ruled.soften(over.ruled.market.own[0], 1, 0.0, at, 5)
+    assert len(turns) == 1 + 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nobody_can_do_better_alone_where_items_and_groups_have_targets(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    catalog = pl.DataFrame({"item_id": list(range(6)), "seller": rng.integers(0, 2, 6), "worth": rng.random(6) + 0.1})
+    rules = Rules(target={"by": "worth"}, groups={"seller": {"target": "worth", "weight": 0.5}}, catalog=catalog)
+    made, rho = small(rng.normal(size=(5, 6)), 2, rules), 1.0
+    columns, own = made.ruled.market.own
+    at = made.ruled.standing(own["all"])
+    free = made.ruled.ruled(rho, at)
+    for _ in range(30):
+        if not made.ruled.turns(columns, 1, rho, at, free):
+            break
+    value = worth(made, rho, at.lists.items)
+    assert made.ruled.value(columns, rho, at) == pytest.approx(value)
+    for user in range(5):
+        for items in combinations(range(6), 2):
+            other = at.lists.items.copy()
+            other[user] = sorted(items, key=lambda item, user=user: -made.scores[user, item])
+            assert worth(made, rho, other) <= value + 1e-6

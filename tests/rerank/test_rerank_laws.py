@@ -154,6 +154,7 @@ def broken(change):
     ("change", "message"),
     [
         (lambda items, scores: items.__setitem__((0, 1), 2), "1 users have an item among their candidates twice"),
+        (lambda items, scores: items.__setitem__((0, 0), 0), "1 users have an item among their candidates twice"),
         (lambda items, scores: items.__setitem__((0, 1), 3), "item number 3 is outside the catalog of 3 items"),
         (lambda items, scores: items.__setitem__((0, 1), -2), "item number -2 is outside"),
         (lambda items, scores: scores.__setitem__((0, 1), np.nan), "1 candidates have a NaN or infinite score"),
@@ -187,3 +188,13 @@ def test_lists_longer_than_the_catalog_are_refused():
     with pytest.raises(ValueError, match="k=10 is longer than the 9 items there are; choose k <= 9"):
         METHODS["kwon"].run(make_candidates(0, n_items=9), 10)
     assert METHODS["kwon"].run(make_candidates(0, n_items=9), 9).width == 9
+
+
+@pytest.mark.parametrize("name", ["fairmatch", "sapid", "random_top"])
+def test_as_many_candidates_as_slots_are_the_models_list_in_either_order(name):
+    wide, method = make_candidates(2, n_lists=9, n_items=12, width=8), METHODS[name]
+    for order in ("method", "score"):
+        for value in (1, 3):
+            assert items_of(run(method, wide, 3, value, order)) == [
+                [item for item, _ in row[:3]] for row in rows_of(wide)
+            ]

@@ -226,3 +226,13 @@ def test_lists_that_are_short_have_no_score_behind_their_end() -> None:
     lengths = np.minimum(wide.lengths, 3)
     assert listed.lengths.tolist() == lengths.tolist()
     assert np.isneginf(listed.scores).sum() == 18 - lengths.sum()
+
+
+def test_the_bonus_of_lists_ends_at_a_multiple_of_the_even_share() -> None:
+    made = MarketOfLists(make_candidates(0), 2, level=0.5, delta=0.01)  # ten slots of five users, nine items
+    assert (made.market.bonus.delta, made.market.bonus.steepness, made.market.bonus.most) == (0.01, 16.0, 5)
+    assert made.market.bonus.level == pytest.approx(0.5 * 10 / 9)
+    by_attention = MarketOfLists(make_candidates(0), 2, "attention")
+    assert by_attention.market.bonus.level == pytest.approx(0.9 * 5 * (1 + 1 / np.log2(3)) / 9, rel=1e-6)
+    equal = TopK.from_arrays(np.array([[0, 1]]), np.zeros((1, 2)), ["u"], ["a", "b"])
+    assert MarketOfLists(equal, 1).unit == 1.0  # no spread at all
