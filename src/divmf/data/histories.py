@@ -39,14 +39,14 @@ class Histories:
     @classmethod
     def of(cls, history: Sequence[Any], item_ids: pl.Series) -> Self:
         """Of one person, as a sequence of item ids, or of several, as a sequence of such; called 0, 1, 2, …"""
-        if isinstance(history, str | bytes):
+        if not hasattr(history, "__len__") or isinstance(history, str | bytes):
             raise ValueError(f"history={history!r} is one id; give a list of the items met, [{history!r}]")
         many = [history] if not len(history) or not is_nested(history[0]) else list(history)
         if empty := [number for number, items in enumerate(many) if not len(items)]:
             which = "history is empty" if len(many) == 1 else f"history {empty[0]} is empty"
             raise ValueError(f"{which}: give at least one item that the person has met")
         people = np.repeat(np.arange(len(many)), [len(items) for items in many])
-        items = as_ids(pl.concat([pl.Series("item_id", items) for items in map(list, many)]), "item_id")
+        items = as_ids([item for items in many for item in items], "item_id")
         return cls.from_pairs(pl.Series("user_id", np.arange(len(many))), people, items, item_ids)
 
     @classmethod

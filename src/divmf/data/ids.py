@@ -15,13 +15,23 @@ from divmf.engine.forked import check_not_forked
 TEXT = (pl.String, pl.Categorical, pl.Enum, pl.Null)
 
 
-def as_ids(values: pl.Series, name: str) -> pl.Series:
-    """The ids of a column as Int64 or String, under this name; refuses empty ones and other types."""
+def as_ids(given: Any, name: str) -> pl.Series:
+    """The ids of a column or a sequence as Int64 or String, under this name; refuses empty ones and other types."""
     check_not_forked()
+    values = given if isinstance(given, pl.Series) else series_of(given, name)
     column = values.name or name
     table = values.alias(column).to_frame()
     check_ids(column, values.dtype, table.select(**id_facts(column, values.dtype)).row(0, named=True))
     return table.select(id_values(column, values.dtype).alias(name)).to_series()
+
+
+def series_of(given: Any, name: str) -> pl.Series:
+    """A sequence of ids as a column of this name; refuses those that are not of one type."""
+    try:
+        return pl.Series(name, given)
+    except TypeError:
+        types = ", ".join(sorted({type(each).__name__ for each in given}))
+        raise ValueError(f"{name} holds ids of several types ({types}); use one type, strings or integers") from None
 
 
 def id_values(column: str, dtype: pl.DataType) -> pl.Expr:

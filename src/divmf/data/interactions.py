@@ -370,7 +370,7 @@ class Interactions:
         """The numbers of these items; an unknown one is an error that names it."""
         if isinstance(item_ids, str | bytes | int):
             raise ValueError(f"items={item_ids!r} is one id; give a list of them, [{item_ids!r}]")
-        given = as_ids(pl.Series("item_id", item_ids), "item_id")
+        given = as_ids(item_ids, "item_id")
         numbers = numbers_of(given, self.item_ids)
         if (numbers < 0).any():
             unknown = given.filter(pl.Series(numbers < 0))
@@ -381,7 +381,7 @@ class Interactions:
         """The row numbers of these users; an unknown one is an error that names it."""
         if isinstance(user_ids, str | bytes | int):
             raise ValueError(f"users={user_ids!r} is one id; give a list of them, [{user_ids!r}]")
-        given = as_ids(pl.Series("user_id", user_ids), "user_id")
+        given = as_ids(user_ids, "user_id")
         numbers = numbers_of(given, self.user_ids)
         check_known(given, numbers >= 0)
         return numbers

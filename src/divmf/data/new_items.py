@@ -43,10 +43,10 @@ class NewItems:
     def of(cls, given: Any, split: Split) -> Self:
         """From a mapping of ids to the ids of similar items, or from a frame of item_id with like, user_id or both."""
         if isinstance(given, Mapping):
+            if text := [alike for alike in given.values() if isinstance(alike, str | bytes | int)]:
+                raise ValueError(f"{text[0]!r} is one id; give a list of the items that it is like, [{text[0]!r}]")
             if not given or not all(len(alike) for alike in given.values()):
                 raise ValueError("each new item needs at least one item that it is like: {'new': ['i3', 'i7']}")
-            if text := [alike for alike in given.values() if isinstance(alike, str | bytes)]:
-                raise ValueError(f"{text[0]!r} is one id; give a list of the items that it is like, [{text[0]!r}]")
             new = [key for key, alike in given.items() for _ in alike]
             given = pl.DataFrame({"item_id": new, "like": [item for alike in given.values() for item in alike]})
         table = to_polars(given)
