@@ -53,11 +53,13 @@ class Options:
     horizon   requests over which exposure is shared out; as many as the run has users, if not given
     catalog   titles and attributes of items; that of the rules, if not given
     rules     what pages keep; the rules of the run, if not given
+    group     an attribute of the catalog whose values are watched; refused where there is no such one
     """
 
     horizon: int | None = None
     catalog: str | Path | pl.DataFrame | None = None
     rules: Rules | None = None
+    group: str | None = None
 
 
 class Engine:
@@ -76,6 +78,9 @@ class Engine:
         self.n_trained = len(items)
         rules = options.rules
         self.catalog = Catalog.read(items, rules.catalog if options.catalog is None and rules else options.catalog)
+        if options.group is not None and options.group not in self.catalog.columns:
+            known = ", ".join(self.catalog.columns) or "none: give a catalog that has it"
+            raise ValueError(f"group={options.group!r} is not an attribute of the catalog; there are {known}")
         self.ledger = Ledger(self.terms(self.point), self.discount_of(self.point))
         self.recent: list[tuple[Taste, float]] = []
         self.totals: Totals | None = None

@@ -312,11 +312,7 @@ def app_from_environment() -> FastAPI:
 def open_live(settings: ServeSettings) -> Live:
     """The `Live` of a service."""
     rules = None if settings.rules is None else Rules.read(settings.rules, settings.catalog)
-    live = Live(
-        settings.run, store=settings.store, horizon=settings.horizon, catalog=settings.catalog, rules=rules
+    return Live(
+        settings.run, store=settings.store, horizon=settings.horizon, catalog=settings.catalog, rules=rules,
+        group=settings.group,
     )  # fmt: skip
-    if settings.group is not None and settings.group not in live.engine.catalog.columns:
-        known = ", ".join(live.engine.catalog.columns) or "none"
-        live.close()
-        raise ValueError(f"group={settings.group!r} is not an attribute of the catalog; there are {known}")
-    return live

@@ -49,13 +49,14 @@ class Live:
         horizon: Requests over which exposure is shared out; as many as the run has users, if not given.
         catalog: A file or frame with titles and attributes of items: item_id, title, …
         rules: What pages keep (`divmf.Rules`); those that the run was trained with, if not given.
+        group: An attribute of the catalog whose values are watched; refused where there is no such one.
     """
 
     def __init__(
         self, run: str | Path, *, store: str | Store | None = None, horizon: int | None = None,
-        catalog: str | Path | pl.DataFrame | None = None, rules: Rules | None = None,
+        catalog: str | Path | pl.DataFrame | None = None, rules: Rules | None = None, group: str | None = None,
     ) -> None:  # fmt: skip
-        options, folder = Options(horizon, catalog, rules), Path(run)
+        options, folder = Options(horizon, catalog, rules, group), Path(run)
         url = store or f"sqlite:///{os.fspath(folder).rstrip('/')}.live.sqlite"
         engine = Engine(folder, options)  # what cannot be served leaves no store behind
         self.store = open_store(url) if isinstance(url, str) else url
