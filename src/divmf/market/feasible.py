@@ -3,12 +3,15 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from divmf.engine import comm
 from divmf.engine.arrays import Array
+from divmf.engine.threads import in_parts
+from divmf.kernels.counts import add_counts
+from divmf.kernels.reach import count_open, count_showings
 from divmf.market.bound import MANY, Bound, Shop, Total
 
 log = logging.getLogger(__name__)
@@ -44,20 +47,29 @@ class Reach:
         pairs = bound.blocked.pairs
         out = shop.open_to if pairs is None or shop.is_open else bound.blocked.with_seen(shop.open_to)
         self.matrix = out  # who may be shown what, or who may not
-        counts = comm.total(np.bincount(out.indices, minlength=out.shape[1]))
+        counts = np.zeros(out.shape[1], dtype=np.int64)
+        add_counts(out.indices.reshape(1, -1), np.ones(1, dtype=np.int64), counts)
+        comm.all_reduce(counts)
         self.open_to = counts if shop.is_open else self.n_users - counts
         self.open_to = np.where(bound.blocked.items, 0, self.open_to)
         self.members = np.bincount(bound.totals, minlength=bound.n_totals)
         # the fewest showings that any total of an item leaves it
         self.room = np.minimum(self.open_to, self.tightest())
 
+    @cached_property
+    def left(self) -> Array:
+        """How many items may be shown to each user.  (n_users,) int64"""
+        matrix, blocked = self.matrix, self.bound.blocked.items
+        inside = np.empty(matrix.shape[0], dtype=np.int64)
+        in_parts(
+            lambda first, last: count_open(matrix.indptr, matrix.indices, blocked, first, last, inside), len(inside)
+        )
+        return inside if self.shop.is_open else int((~blocked).sum()) - inside
+
     @property
     def slots(self) -> int:
         """How many slots there are to fill: a user with fewer than k items left has fewer."""
-        allowed = ~self.bound.blocked.items
-        inside = np.asarray(self.matrix.astype(bool) @ allowed.astype(np.float64)).astype(np.int64)
-        left = inside if self.shop.is_open else int(allowed.sum()) - inside
-        return int(comm.total(np.minimum(left, self.shop.k).sum()))
+        return int(comm.total(np.minimum(self.left, self.shop.k).sum()))
 
     def tightest(self) -> Array:
         """The lowest bound over the totals of each item.  (n_items,)"""
@@ -80,27 +92,20 @@ class Reach:
         else:
             doubtful = totals
         if len(doubtful):
-            found[doubtful] = np.minimum(found[doubtful], self.by_users(doubtful, limit[doubtful]))
+            found[doubtful] = np.minimum(found[doubtful], self.by_users(limit)[doubtful])
         return np.asarray(found[totals])
 
-    def by_users(self, totals: Array, limit: Array) -> Array:
+    def by_users(self, limit: Array) -> Array:
         """Σ_u min(the limit in a list, the items of the total that are open to u).  (totals,)"""
-        bound, column = self.bound, np.full(self.bound.n_totals, -1)
-        column[totals] = np.arange(len(totals))
-        kept = column[bound.totals] >= 0
-        items = np.repeat(np.arange(len(bound.offsets) - 1), np.diff(bound.offsets))[kept]
-        shape = (len(bound.offsets) - 1, len(totals))
-        members = sparse.csr_array((np.ones(len(items)), (items, column[bound.totals[kept]])), shape=shape)
-        counts = sparse.csc_array(self.matrix.astype(bool).astype(np.float64) @ members)
-        found, n_local = np.zeros(len(totals), dtype=np.int64), self.matrix.shape[0]
-        for at in range(len(totals)):
-            known = counts.data[counts.indptr[at] : counts.indptr[at + 1]].astype(np.int64)
-            if self.shop.is_open:
-                found[at] = np.minimum(known, limit[at]).sum()
-            else:
-                size = self.members[totals[at]]
-                found[at] = np.minimum(size - known, limit[at]).sum() + (n_local - len(known)) * min(size, limit[at])
-        return comm.total(found)
+        bound, n_local = self.bound, self.matrix.shape[0]
+        parts = in_parts(
+            lambda first, last: count_showings(
+                self.matrix.indptr, self.matrix.indices, self.shop.is_open, bound.offsets, bound.totals, self.members,
+                limit, first, last,
+            ),
+            n_local, limit.nbytes, comm.row_range(n_local),
+        )  # fmt: skip
+        return np.asarray(comm.total(sum(parts, np.zeros(len(limit), dtype=np.int64))))
 
     def why(self, total: int, most: int) -> str:
         """Why no more showings of a total are possible, in words."""
@@ -137,11 +142,8 @@ def check_lists(bound: Bound, shop: Shop, reach: Reach) -> None:
     blocked, k = bound.blocked, shop.k
     if not shop.is_open and not blocked.is_empty:
         n_items = len(blocked.items)
-        met = shop.open_to.astype(bool)
-        before = n_items - np.diff(met.indptr)
-        out = reach.matrix.astype(bool)
-        inside = np.asarray(out @ (~blocked.items).astype(np.float64))
-        after = int((~blocked.items).sum()) - inside
+        before = n_items - np.diff(shop.open_to.indptr)
+        after = reach.left
         short = np.flatnonzero((after < k) & (before >= k))
         if len(short):
             user = shop.user_ids[int(short[0])]

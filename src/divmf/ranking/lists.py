@@ -250,6 +250,8 @@ class TopK:
 
     def without(self, blocked: Blocked) -> Self:
         """The same lists without what is blocked; what follows moves up."""
+        if blocked.is_empty:
+            return self
         out = blocked.items[np.maximum(self.items, 0)] | (self.items < 0)
         if blocked.pairs is not None:
             found = np.zeros(self.items.shape, dtype=np.bool_)

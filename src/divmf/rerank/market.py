@@ -233,10 +233,11 @@ def bound_to_lists(rules: Rules, candidates: TopK, k: int, train: Interactions |
     from divmf.market.binding import bind
     from divmf.market.bound import Shop
 
-    rows, slots = np.nonzero(candidates.items >= 0)
-    ones = np.ones(len(rows), dtype=np.float32)
-    shape = (len(candidates), candidates.n_items)
-    listed = sparse.csr_array((ones, (rows, candidates.items[rows, slots])), shape=shape)
+    there = candidates.items >= 0
+    offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    items = candidates.items.ravel() if there.all() else candidates.items[there]
+    ones = np.broadcast_to(np.ones(1, dtype=np.bool_), len(items))  # what stands in memory once
+    listed = sparse.csr_array((ones, items, offsets), shape=(len(candidates), candidates.n_items))
     popularity = None if train is None else popularity_of(candidates, train)
     return bind(rules, Shop(candidates.item_ids, candidates.user_ids, listed, True, k, popularity))
 
