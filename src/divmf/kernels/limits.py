@@ -11,7 +11,7 @@ from numba import njit
 
 from divmf.engine.arrays import Array
 from divmf.kernels.market import NEVER, Desk
-from divmf.kernels.totals import Ruled, is_in
+from divmf.kernels.totals import BARE, Ruled, is_in
 
 STATES = 1 << 12  # of the dynamic programme: counts of the totals whose limits bind, at the most
 TRACKED = 12  # totals whose limits are tracked in one list, at the most
@@ -44,7 +44,7 @@ def trace_for(width: int, k: int, limited: bool) -> Trace:
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@njit(**BARE)
 def room_of(total: int, rules: Ruled, counts: Array) -> int:
     """How many items of a total one list may hold."""
     room = rules.limit[total]
@@ -53,7 +53,7 @@ def room_of(total: int, rules: Ruled, counts: Array) -> int:
     return int(room)
 
 
-@njit(cache=True, nogil=True)
+@njit(**BARE)
 def _step_of(item: int, rules: Ruled, tracked: Array, sizes: Array, n_tracked: int) -> int:
     """How far an item moves the state: one count of each tracked total that it is in."""
     step = 0
@@ -66,7 +66,7 @@ def _step_of(item: int, rules: Ruled, tracked: Array, sizes: Array, n_tracked: i
     return step
 
 
-@njit(cache=True, nogil=True)
+@njit(**BARE)
 def _fits(state: int, item: int, rules: Ruled, tracked: Array, sizes: Array, n_tracked: int) -> bool:
     """Whether an item may be added to a state."""
     for position in range(rules.offsets[item], rules.offsets[item + 1]):
@@ -117,7 +117,7 @@ def best_within(size: int, slots: Array, desk: Desk, rules: Ruled, trace: Trace,
             r -= 1
 
 
-@njit(cache=True, nogil=True)
+@njit(**BARE)
 def broken(desk: Desk, chosen: Array, rules: Ruled, counts: Array, tracked: Array, n_tracked: int) -> int:
     """A total, not tracked yet, of which a list holds more than it may; −1 for none."""
     k = len(chosen)
@@ -162,7 +162,7 @@ def without_more(total: int, size: int, room: int, rules: Ruled, desk: Desk, cho
     return left
 
 
-@njit(cache=True, nogil=True)
+@njit(**BARE)
 def keeps_limits(own: Array, rules: Ruled, counts: Array) -> bool:
     """Whether a list that was taken away may be put back: no total has more of it than it may."""
     if not rules.limited:

@@ -7,90 +7,79 @@ from numba import njit
 
 from divmf.engine.arrays import Array
 from divmf.kernels.limits import TRACKED, Trace, best_within, broken, keeps_limits, room_of, trace_for, without_more
-from divmf.kernels.market import (
-    NEVER,
-    ONE,
-    ONE_BITS,
-    Columns,
-    Desk,
-    Terms,
-    best_list,
-    desk_for,
-    gain_of,
-    keep_highest,
-)
-from divmf.kernels.totals import Ruled, bonus_at, fills, is_in, move
+from divmf.kernels.market import NEVER, Columns, Desk, Terms, best_list, desk_for, keep_highest
+from divmf.kernels.totals import BARE, COUNT, PULL, Ruled, Shown, fills, is_in, move, own_gain, shown_by
 
 
-@njit(cache=True, nogil=True)
-def _own_gain(item: int, exposed: Array, more: int, terms: Terms, rules: Ruled) -> Any:
-    """What `more` exposure earns an item, by the bonus of all or by its own."""
-    if len(rules.own_level) == 0:
-        return gain_of(exposed[item], more, terms.bonus)
-    one = float(1 << 20)
-    at = exposed[item] / one
-    return rules.rho * bonus_at(rules.own_level[item], at, rules.steepness, rules.delta) * (more / one)
+@njit(**BARE)
+def _gain_of(item: int, exposure: int, flat: bool, terms: Terms, rules: Ruled, shown: Shown) -> Any:
+    """What one more showing of an item is worth in a slot that exposes it so."""
+    gain, price = shown.gains[item], (rules.rho, rules.steepness, rules.delta)
+    for position in range(rules.large[item], rules.offsets[item + 1]):
+        gain += shown.book[rules.totals[position], PULL]
+    if not flat:
+        gain += own_gain(item, exposure, shown.exposed, terms.bonus, rules.own_level, price)
+    return gain
 
 
-@njit(cache=True, nogil=True)
-def _pull_on(item: int, rules: Ruled, pull: Array) -> Any:
-    """What one more showing of an item is worth by its totals."""
-    more = 0.0
-    for position in range(rules.offsets[item], rules.offsets[item + 1]):
-        more += pull[rules.totals[position]]
-    return more
-
-
-@njit(cache=True, nogil=True)
+@njit(**BARE)
 def _gather(
-    columns: Columns, user: int, kind: int, terms: Terms, rules: Ruled, exposed: Array, pull: Array, trace: Trace,
-    n_tracked: int, desk: Desk,
-) -> int:  # fmt: skip
+    columns: Columns, user: int, kind: int, terms: Terms, rules: Ruled, shown: Shown, trace: Trace, n_tracked: int,
+    own: Array, desk: Desk,
+) -> tuple[int, int, float]:  # fmt: skip
     """Put the candidates that may be in the user's list on the desk, with what they would earn; how many they are.
 
+    Also how many of the user's own list are open candidates in its order, from the first on, and what these are worth.
     Where all slots expose alike, an item is passed over that follows k others worth at least as much in the last slot,
     and so in each, which no tracked limit concerns; or as many of its only tracked total as a list may hold.
     """
-    items, values, opens, exposure = columns.items, columns.values, columns.opens, terms.exposure
-    offsets, totals, table, plain = rules.offsets, rules.totals, terms.bonus, len(rules.own_level) == 0
-    k, size, n_highest = len(terms.slots), 0, 0
-    flat, last = exposure[0] == exposure[k - 1], terms.slots[k - 1]
-    whole = flat and plain and exposure[0] == ONE
+    items, values, opens, slots, exposure = columns.items, columns.values, columns.opens, terms.slots, terms.exposure
+    offsets, large, totals, own_level = rules.offsets, rules.large, rules.totals, rules.own_level
+    exposed, gains, book, highest = shown.exposed, shown.gains, shown.book, desk.highest
+    on_desk, their_values, their_gains, table = desk.items, desk.values, desk.gains, terms.bonus
+    k, size, n_highest, some_large = len(slots), 0, 0, rules.starts[-1] < len(totals)
+    flat, last, price = exposure[0] == exposure[k - 1], slots[k - 1], (rules.rho, rules.steepness, rules.delta)
+    there, worth = 0, 0.0
     trace.n_best[:n_tracked] = 0
     for at in range(columns.starts[user], columns.ends[user]):
         if not opens[at] & kind:
             continue
-        item, more = items[at], 0.0
-        for position in range(offsets[item], offsets[item + 1]):
-            more += pull[totals[position]]
-        if more == NEVER:
+        item, value = items[at], values[at]
+        gain = gains[item]
+        if some_large:
+            for position in range(large[item], offsets[item + 1]):
+                gain += book[totals[position], PULL]
+        if there < k and own[there] == item:
+            worth += slots[there] * value + gain
+            if not flat:
+                worth += own_gain(item, exposure[there], exposed, table, own_level, price)
+            there += 1
+        if gain == NEVER:
             continue
-        gain = table[exposed[item] >> ONE_BITS] + more if whole else 0.0
-        if not whole:
-            gain = _own_gain(item, exposed, exposure[0], terms, rules) + more
         if flat:
-            worth = last * values[at] + gain
-            if n_highest == k and worth <= desk.highest[0]:
+            least = last * value + gain
+            if n_highest == k and least <= highest[0]:
                 continue
             of, several = -1, False
             if n_tracked:
                 of, several = _tracked_of(item, rules, trace, n_tracked)
             if of < 0:
-                n_highest = keep_highest(desk.highest, n_highest, worth)
+                n_highest = keep_highest(highest, n_highest, least)
             elif not several and trace.sizes[of] <= k:
                 room = trace.sizes[of] - 1
-                if trace.n_best[of] == room and (room == 0 or worth <= trace.best_of[of, 0]):
+                if trace.n_best[of] == room and (room == 0 or least <= trace.best_of[of, 0]):
                     continue
-                trace.n_best[of] = keep_highest(trace.best_of[of, :room], trace.n_best[of], worth)
-        desk.items[size] = item
-        desk.values[size] = values[at]
+                trace.n_best[of] = keep_highest(trace.best_of[of, :room], trace.n_best[of], least)
+        on_desk[size] = item
+        their_values[size] = value
         for r in range(k):
-            desk.gains[size, r] = gain if flat else _own_gain(item, exposed, exposure[r], terms, rules) + more
+            earned = 0.0 if flat else own_gain(item, exposure[r], exposed, table, own_level, price)
+            their_gains[size, r] = gain + earned
         size += 1
-    return size
+    return size, there, worth
 
 
-@njit(cache=True, nogil=True)
+@njit(**BARE)
 def _tracked_of(item: int, rules: Ruled, trace: Trace, n_tracked: int) -> tuple[int, bool]:
     """The position of a tracked total of an item, −1 for none, and whether there are several."""
     found, several = -1, False
@@ -103,34 +92,13 @@ def _tracked_of(item: int, rules: Ruled, trace: Trace, n_tracked: int) -> tuple[
 
 
 @njit(cache=True, nogil=True)
-def _worth_now(
-    columns: Columns, user: int, kind: int, terms: Terms, rules: Ruled, exposed: Array, pull: Array, own: Array
-) -> tuple[bool, float, int]:
-    """Whether a list is one of open candidates in order; what it is worth, and how many items it holds."""
-    items, opens = columns.items, columns.opens
-    worth, r, length = 0.0, 0, 0
-    for slot in range(len(own)):
-        length += own[slot] >= 0
-    for at in range(columns.starts[user], columns.ends[user]):
-        if r == length:
-            break
-        if items[at] == own[r] and opens[at] & kind:
-            worth += terms.slots[r] * columns.values[at] + _own_gain(own[r], exposed, terms.exposure[r], terms, rules)
-            worth += _pull_on(own[r], rules, pull)
-            r += 1
-    return r == length, worth, length
-
-
-@njit(cache=True, nogil=True)
-def _respond(
-    columns: Columns, user: int, kind: int, terms: Terms, rules: Ruled, exposed: Array, counts: Array, pull: Array,
+def _within_limits(
+    columns: Columns, user: int, kind: int, terms: Terms, rules: Ruled, shown: Shown, own: Array, size: int,
     desk: Desk, trace: Trace, chosen: Array,
 ) -> None:  # fmt: skip
-    """The best list of a user, given everybody else's, as numbers on the desk."""
-    size = _gather(columns, user, kind, terms, rules, exposed, pull, trace, 0, desk)
-    best_list(size, terms.slots, desk, chosen)
-    n_tracked, states, crowded = 0, 1, False
-    while rules.limited:
+    """Where the best list of the candidates on the desk breaks limits, the best that keeps them, as numbers there."""
+    n_tracked, states, crowded, counts = 0, 1, False, shown.book[:, COUNT]
+    while True:
         total = broken(desk, chosen, rules, counts, trace.tracked, n_tracked)
         if total < 0:
             return
@@ -140,7 +108,7 @@ def _respond(
             trace.sizes[n_tracked] = room + 1
             states *= room + 1
             n_tracked += 1
-            size = _gather(columns, user, kind, terms, rules, exposed, pull, trace, n_tracked, desk)
+            size, _, _ = _gather(columns, user, kind, terms, rules, shown, trace, n_tracked, own, desk)
         else:
             crowded = True
             size = without_more(total, size, room, rules, desk, chosen)
@@ -149,41 +117,47 @@ def _respond(
 
 @njit(cache=True, nogil=True)
 def take_ruled_turns(
-    columns: Columns, kind: int, users: Array, terms: Terms, rules: Ruled, exposed: Array, counts: Array, pull: Array,
-    lists: Array,
-) -> int:  # fmt: skip
+    columns: Columns, kind: int, users: Array, terms: Terms, rules: Ruled, exposed: Array, counts: Array, lists: Array
+) -> int:
     """These users, in turn, each take the list that is best given everybody else's; how many lists changed.
 
-    exposed (n_items,), counts and pull (totals,) and lists (n_users, k) are changed in place. A list as good as the
-    best stays; where bounds are hard, one that breaks them goes, however good it is.
+    exposed (n_items,), counts (totals,) and lists (n_users, k) are changed in place. A list as good as the best stays;
+    where bounds are hard, one that breaks them goes, however good it is.
     """
-    k, width = len(terms.slots), 0
+    k, width, shown = len(terms.slots), 0, shown_by(exposed, counts, terms, rules)
+    slots, hard, limited, now = terms.slots, rules.hard, rules.limited, shown.book[:, COUNT]
     for user in users:
         width = max(width, columns.ends[user] - columns.starts[user])
-    desk, trace = desk_for(width, k), trace_for(width, k, rules.limited)
+    desk, trace = desk_for(width, k), trace_for(width, k, limited)
     chosen, made, changed = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int32), 0
+    on_desk, values, gains = desk.items, desk.values, desk.gains
     for user in users:
         own = lists[user]
-        move(own, -1, terms, rules, exposed, counts, pull)
-        _respond(columns, user, kind, terms, rules, exposed, counts, pull, desk, trace, chosen)
-        best, length = 0.0, 0
+        move(own, -1, terms, rules, shown)
+        size, there, worth = _gather(columns, user, kind, terms, rules, shown, trace, 0, own, desk)
+        best_list(size, slots, desk, chosen)
+        if limited:
+            _within_limits(columns, user, kind, terms, rules, shown, own, size, desk, trace, chosen)
+        best, length, held = 0.0, 0, 0
         for r in range(k):
-            made[r] = desk.items[chosen[r]] if chosen[r] >= 0 else -1
+            held += own[r] >= 0
+            made[r] = on_desk[chosen[r]] if chosen[r] >= 0 else -1
             if chosen[r] >= 0:
-                best += terms.slots[r] * desk.values[chosen[r]] + desk.gains[chosen[r], r]
+                best += slots[r] * values[chosen[r]] + gains[chosen[r], r]
                 length += 1
-        there, worth, held = _worth_now(columns, user, kind, terms, rules, exposed, pull, own)
-        stays = there and held >= length and worth > NEVER and keeps_limits(own, rules, counts)
+        stays = there == held and held >= length and worth > NEVER and keeps_limits(own, rules, now)
         better = best > worth + 1e-12 * abs(worth)
-        if better and stays and rules.hard:  # two items of a total that lacks one are paid as if it lacked two
-            better = fills(made, rules, counts) >= fills(own, rules, counts)
+        if better and stays and hard:  # two items of a total that lacks one are paid as if it lacked two
+            better = fills(made, rules, now) >= fills(own, rules, now)
         if not stays or better:
             same = True
             for r in range(k):
                 same = same and own[r] == made[r]
                 own[r] = made[r]
             changed += not same
-        move(own, 1, terms, rules, exposed, counts, pull)
+        move(own, 1, terms, rules, shown)
+    for total in range(len(counts)):
+        counts[total] = int(now[total])
     return changed
 
 
@@ -202,6 +176,14 @@ def keep_allowed(columns: Columns, blocked: Array, first: int, last: int) -> Non
 
 
 @njit(cache=True, nogil=True)
+def mark_wanted(columns: Columns, wanted: Array, first: int, last: int, found: Array) -> None:
+    """found[u]: whether one of the candidates of u is wanted, for users first … last−1."""
+    for user in range(first, last):
+        for at in range(columns.starts[user], columns.ends[user]):
+            found[user] |= wanted[columns.items[at]]
+
+
+@njit(**BARE)
 def _keeps_room(item: int, own: Array, rules: Ruled) -> bool:
     """Whether a list may hold one more item of each total of an item."""
     for position in range(rules.offsets[item], rules.offsets[item + 1]):
@@ -216,50 +198,47 @@ def _keeps_room(item: int, own: Array, rules: Ruled) -> bool:
 
 @njit(cache=True, nogil=True)
 def offer_part(
-    columns: Columns, kind: int, first: int, last: int, terms: Terms, rules: Ruled, exposed: Array, counts: Array,
-    pull: Array, lists: Array, lacking: Array, costs: Array, of: Array,
+    columns: Columns, kind: int, first: int, last: int, terms: Terms, rules: Ruled, shown: Shown, lists: Array,
+    wanted: Array, costs: Array, of: Array,
 ) -> None:  # fmt: skip
     """What the lists of users first … last−1 lose, at most, by an item of a total that lacks showings.
 
-    The item takes the place of one of the list, the cheapest it can; exposed, counts and pull end as they are.
-    lacking      (totals,) bool; rules say hard bounds at which showings of these earn nothing
+    The item takes the place of one of the list, the cheapest it can; what is shown ends as it is.
+    wanted       (n_items,): a total of each item that lacks showings, −1 for none; rules say hard bounds at which
+                 showings of these earn nothing
     costs, of    (n_users,): the least cost, +inf where there is none, and the total it is for
     """
-    k = len(terms.slots)
+    k, flat = len(terms.slots), terms.exposure[0] == terms.exposure[-1]
     kept = np.empty(k)
     for user in range(first, last):
-        own, r = lists[user], 0
+        own, r, some = lists[user], 0, False
         costs[user], of[user] = np.inf, -1
-        move(own, -1, terms, rules, exposed, counts, pull)
+        for at in range(columns.starts[user], columns.ends[user]):
+            some |= wanted[columns.items[at]] >= 0
+        if not some:
+            continue
+        move(own, -1, terms, rules, shown)
         kept[:] = 0.0
         for at in range(columns.starts[user], columns.ends[user]):
             if r < k and columns.items[at] == own[r]:
-                kept[r] = terms.slots[r] * columns.values[at] + _pull_on(own[r], rules, pull)
-                kept[r] += _own_gain(own[r], exposed, terms.exposure[r], terms, rules)
+                kept[r] = np.inf if wanted[own[r]] >= 0 else terms.slots[r] * columns.values[at]
+                kept[r] += _gain_of(own[r], terms.exposure[r], flat, terms, rules, shown)
                 r += 1
-        for r in range(k):
-            for position in range(rules.offsets[own[r]], rules.offsets[own[r] + 1]) if own[r] >= 0 else range(0):
-                if lacking[rules.totals[position]]:
-                    kept[r] = np.inf
         for at in range(columns.starts[user], columns.ends[user]):
-            item, wanted = columns.items[at], -1
-            if not columns.opens[at] & kind:
+            item = columns.items[at]
+            if wanted[item] < 0 or not columns.opens[at] & kind:
                 continue
-            for position in range(rules.offsets[item], rules.offsets[item + 1]):
-                if lacking[rules.totals[position]]:
-                    wanted = rules.totals[position]
-            if wanted < 0 or (own == item).any() or not _keeps_room(item, own, rules):
+            if (own == item).any() or not _keeps_room(item, own, rules):
                 continue
-            more = _pull_on(item, rules, pull)
             for r in range(k):
-                gain = terms.slots[r] * columns.values[at] + more
-                gain += _own_gain(item, exposed, terms.exposure[r], terms, rules)
+                gain = terms.slots[r] * columns.values[at]
+                gain += _gain_of(item, terms.exposure[r], flat, terms, rules, shown)
                 if kept[r] - gain < costs[user]:
-                    costs[user], of[user] = kept[r] - gain, wanted
-        move(own, 1, terms, rules, exposed, counts, pull)
+                    costs[user], of[user] = kept[r] - gain, wanted[item]
+        move(own, 1, terms, rules, shown)
 
 
-@njit(cache=True, nogil=True)
+@njit(**BARE)
 def breaking_part(
     columns: Columns, kind: int, first: int, last: int, rules: Ruled, counts: Array, lists: Array, found: Array
 ) -> None:

@@ -11,7 +11,7 @@ from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.kernels.market import Columns
 from divmf.kernels.rules import offer_part
-from divmf.kernels.totals import pull_all
+from divmf.kernels.totals import shown_by
 from divmf.market.ruled import RuledMarket, Standing
 
 FILLS = 8  # offers made, at the most
@@ -44,12 +44,13 @@ def offers(
     rules = ruled.ruled(rho, ruled.freed(at), np.where(lacking, 0.0, ruled.binding))
     costs, of = np.full(n_users, np.inf), np.full(n_users, -1)
 
+    wanted = np.full(len(rules.large), -1)
+    of_items = lacking[rules.totals]
+    np.maximum.at(wanted, np.repeat(np.arange(len(wanted)), np.diff(rules.offsets))[of_items], rules.totals[of_items])
+
     def part(first: int, last: int) -> None:
-        exposed, counts, pull = at.lists.exposed.copy(), at.counts.copy(), np.empty(len(lacking))
-        pull_all(counts, rules, pull)
-        offer_part(
-            columns, kind, first, last, terms, rules, exposed, counts, pull, at.lists.items, lacking, costs, of
-        )  # fmt: skip
+        shown = shown_by(at.lists.exposed.copy(), at.counts.copy(), terms, rules)
+        offer_part(columns, kind, first, last, terms, rules, shown, at.lists.items, wanted, costs, of)
 
     in_parts(part, n_users, span=comm.row_range(n_users))
     return costs, of

@@ -129,8 +129,8 @@ def chosen_of(values: Array, discounts: Array, k: int, exposure: Array, limits: 
         none, zero = np.zeros(len(limits.room)), np.zeros(len(limits.room), dtype=np.int64)
         user = np.zeros(1, dtype=np.int64)
         rules = Ruled(
-            limits.offsets, limits.totals, zero, zero + MANY, limits.room, none, none, none, none, none[:0], 0.0, 1.0,
-            1.0, False, True,
+            limits.offsets, limits.totals, limits.offsets[:-1], np.append(zero, 0), user[:0], zero, zero + MANY,
+            limits.room, none, none, none, none, none[:0], 0.0, 1.0, 1.0, False, True,
         )  # fmt: skip
-        take_ruled_turns(columns, KIND, user, terms, rules, positions, zero.copy(), none.copy(), lists)
+        take_ruled_turns(columns, KIND, user, terms, rules, positions, zero.copy(), lists)
     return np.asarray(lists[0][lists[0] >= 0])

@@ -17,6 +17,8 @@ is at least the objective of any lists that keep the rules.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +27,7 @@ from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.kernels.market import ONE, ONE_BITS, Columns
 from divmf.kernels.rules import breaking_part, take_ruled_turns
-from divmf.kernels.totals import Ruled, earned_by, pull_all
+from divmf.kernels.totals import PULL, Ruled, book_of, earned_by
 from divmf.market.bound import MANY, Bound
 from divmf.market.solve import SETTLED, Lists, Market
 
@@ -33,7 +35,18 @@ HARD_SWEEPS = 3  # of those whose lists break a bound, at the most
 STIFF, LEAST_STIFF = 0.5, 1.0  # so much of its bound, and so many showings, outside of it are charged a spread
 CLOSE = 0.03  # the fraction of bounds by which totals may miss them when soft turns end
 MOST_PRICE = 4.0  # spreads: of a showing, at the most, while bounds are soft
+FEW = 8  # items: what a total of so many pays is kept for each of them; that of a larger one is looked up
 BINDING = 1e6  # spreads: what a showing below a floor is worth where floors must hold
+
+
+class Table(NamedTuple):
+    """Who is in which total, as `divmf.kernels.totals.Ruled` begins."""
+
+    offsets: Array
+    totals: Array
+    large: Array
+    starts: Array
+    members: Array
 
 
 @dataclass(eq=False)
@@ -88,10 +101,22 @@ class RuledMarket:
             hard and bool((several & (bound.high < MANY)).any())
         )
         return Ruled(
-            bound.offsets, bound.totals, bound.low, bound.high, self.limits, standing.price,
-            soft if step is None else step, bound.level, rho * bound.weight, self.own_levels, rho, bonus.steepness,
-            bonus.delta, hard, limited,
+            *self.table, bound.low, bound.high, self.limits, standing.price, soft if step is None else step,
+            bound.level, rho * bound.weight, self.own_levels, rho, bonus.steepness, bonus.delta, hard, limited,
         )  # fmt: skip
+
+    @cached_property
+    def table(self) -> Table:
+        """The totals of each item and the items of each total, as the turns take them."""
+        bound, n_items = self.bound, len(self.bound.offsets) - 1
+        sizes = np.bincount(bound.totals, minlength=bound.n_totals)
+        owners, small = np.repeat(np.arange(n_items), np.diff(bound.offsets)), sizes <= FEW
+        order = np.lexsort((bound.totals, ~small[bound.totals], owners))
+        totals, kept = bound.totals[order], small[bound.totals[order]]
+        large = bound.offsets[:-1] + np.bincount(owners[kept], minlength=n_items)
+        members = owners[kept][np.argsort(totals[kept], kind="stable")]
+        starts = np.concatenate([[0], np.cumsum(np.where(small, sizes, 0))])
+        return Table(bound.offsets, totals, large, starts, members)
 
     def standing(self, lists: Lists, price: Array | None = None) -> Standing:
         """Lists with their totals, and prices; none yet where none are given."""
@@ -103,24 +128,18 @@ class RuledMarket:
         self, columns: Columns, kind: int, rho: float, at: Standing, rules: Ruled, users: Array | None = None
     ) -> int:
         """Everybody, or some users of this process, take a turn, process after process; how many lists changed."""
-        terms, changed, pull = self.market.terms(rho), 0, np.empty(self.bound.n_totals)
-        lists = at.lists
+        terms, changed, lists = self.market.terms(rho), 0, at.lists
         users = np.arange(len(lists.items)) if users is None else users
         for process in range(comm.size()):
             if comm.rank() == process:
-                pull_all(at.counts, rules, pull)
-                changed = take_ruled_turns(
-                    columns, kind, users, terms, rules, lists.exposed, at.counts, pull, lists.items
-                )
+                changed = take_ruled_turns(columns, kind, users, terms, rules, lists.exposed, at.counts, lists.items)
             comm.broadcast(lists.exposed, process)
             comm.broadcast(at.counts, process)
         return int(comm.total(changed))
 
     def pulls(self, rho: float, at: Standing) -> Array:
         """p: what a showing of each total is worth, by its bonus and its soft bounds.  (totals,)"""
-        pull = np.empty(self.bound.n_totals)
-        pull_all(at.counts, self.ruled(rho, at), pull)
-        return pull
+        return np.asarray(book_of(at.counts, self.ruled(rho, at))[:, PULL])
 
     def over_items(self, per_total: Array) -> Array:
         """The sum over the totals of each item.  (totals,) → (n_items,)"""
