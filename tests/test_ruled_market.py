@@ -1,6 +1,5 @@
 """The market with rules, against the exact optimum with the same rules, and laws over random rules."""
 
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +16,9 @@ from divmf.market.binding import bind
 from divmf.market.bonus import Bonus
 from divmf.market.bound import Bound, Shop
 from divmf.market.columns import Finder, Held
-from divmf.market.keeping import Allowed, held_within, short, shut, solve_ruled
+from divmf.market.keeping import Allowed, held_within, shut, solve_ruled
 from divmf.market.proof import Proof, certify_ruled
+from divmf.market.repair import empty
 from divmf.market.ruled import RuledMarket
 from divmf.market.solve import Market, solve
 from divmf.market.values import exposure_weights, slot_weights
@@ -234,5 +234,4 @@ def test_how_far_from_the_optimum_lists_with_rules_are_and_how_close_the_bound_i
 
 
 def test_empty_slots_are_counted_and_item_zero_is_none() -> None:
-    at = SimpleNamespace(lists=SimpleNamespace(items=np.array([[0, 1], [2, -1], [-1, -1]])))
-    assert short(at) == 3  # type: ignore[arg-type]
+    assert empty(np.array([[0, 1], [2, -1], [-1, -1]])) == 3

@@ -6,14 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from divmf.data.filters import Blocked
-from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.kernels.market import Columns, Terms
 from divmf.kernels.rules import keep_allowed
 from divmf.market.columns import Asked, Held, Source, joined
 from divmf.market.filling import fill
-from divmf.market.repair import mend
+from divmf.market.repair import empty, mend
 from divmf.market.ruled import RuledMarket, Standing
 from divmf.market.solve import NEW, ROUNDS, Solution
 from divmf.models.scorer import Factors, Scorer
@@ -21,6 +20,7 @@ from divmf.models.scorer import Factors, Scorer
 DECIDES = 1e3  # spreads: a discount that counts more than any score
 TRIES = 3  # how often candidates are found for what is short or below its floor, at the most
 SOFT_SWEEPS, MORE_SWEEPS, OTHER_SWEEPS = 8, 3, 2  # with soft bounds: first, with new candidates, for other kinds
+WAY_SWEEPS = 4  # with soft bounds, where a larger ρ follows
 LAST_SWEEPS = 2  # within the bounds, at no price
 OUT = np.float32(-1e30)  # a score below all others; sums with it stay finite
 
@@ -95,11 +95,14 @@ class Kept(NamedTuple):
     soft: Standing
 
 
-def approach(ruled: RuledMarket, rho: float, soft: Standing) -> Columns:
-    """Turns with soft bounds, in place, of the first kind of lists; the candidates that they are of."""
+def approach(ruled: RuledMarket, rho: float, soft: Standing, first: int = SOFT_SWEEPS) -> Columns:
+    """Turns with soft bounds, in place, of the first kind of lists; the candidates that they are of.
+
+    first   how many there are, at the most, where there are no prices yet
+    """
     market, columns = ruled.market, None
     bit, _ = market.bits[0]
-    sweeps = MORE_SWEEPS if soft.price.any() else SOFT_SWEEPS
+    sweeps = MORE_SWEEPS if soft.price.any() else first
     for turn in range(ROUNDS):
         found = market.finder.find(ruled.discount(rho, soft), soft.lists.items)
         if found is columns:  # there are no others
@@ -133,7 +136,7 @@ def keep(ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standi
         ruled.harden(columns, kind, rho, at)
         fill(ruled, columns, kind, rho, at)
         lacking = np.maximum(ruled.bound.low - at.counts, 0)
-        if not lacking.any() and not short(at):
+        if not lacking.any() and not empty(at.lists.items):
             break
         # what lacks the most is looked for first; what is full, not at all
         most = ruled.most_over_items(np.where(lacking > 0, 0.5 + lacking / np.maximum(ruled.bound.low, 1), 0.0))
@@ -149,8 +152,3 @@ def keep(ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standi
         mend(ruled, columns, kind, at)
     ruled.polish(columns, kind, rho, at, LAST_SWEEPS)
     return columns
-
-
-def short(at: Standing) -> int:
-    """How many slots are empty."""
-    return int(comm.total((at.lists.items < 0).sum()))

@@ -1,12 +1,16 @@
 """What turns cannot mend: lists of some users chosen together, exactly, so that floors are met and no slot is empty."""
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from divmf.engine import comm
 from divmf.engine.arrays import Array
+from divmf.engine.threads import RowRange, in_parts
 from divmf.kernels.market import Columns
+from divmf.kernels.rules import mark_wanted
 from divmf.market.bound import MANY
 from divmf.market.ruled import RuledMarket, Standing
 
@@ -16,62 +20,86 @@ SECONDS = 60.0  # a cap alone, for programmes that are hard before the tree begi
 EMPTY, LACKING = 1e6, 1e3  # what an empty slot and a missing showing cost, in spreads
 
 
+class Pairs(NamedTuple):
+    """Candidates of some users: whose each is, which item, and its value."""
+
+    owners: Array
+    items: Array
+    values: Array
+
+
 def mend(ruled: RuledMarket, columns: Columns, kind: int, at: Standing) -> bool:
     """Choose the lists of users who can help together, in place; whether anything was mended.
 
-    Several processes leave what turns could not mend as it is: each has the lists of its users alone.
+    The first of several processes chooses for all of them.
     """
-    if comm.size() > 1:
-        return False
-    users = helpers(ruled, columns, kind, at)
+    span = comm.row_range(len(at.lists.items))
+    users = helpers(ruled, columns, at, span)
     if not len(users):
         return False
-    chosen = solved(ruled, columns, kind, at, users)
+    own = np.flatnonzero((users >= span.first) & (users < span.last))
+    rows = users[own] - span.first
+    pairs = Pairs(*(np.concatenate(comm.gathered_rows(each)) for each in pairs_of(columns, kind, rows, own)))
+    others = at.counts - comm.total(ruled.bound.counted(at.lists.items[rows]))
+    chosen = comm.shared(solved(ruled, pairs, others, len(users)) if comm.first() else None)
     if chosen is None:
         return False
     items = at.lists.items.copy()
-    items[users] = chosen
-    counts = ruled.bound.counted(items)
-    before = np.maximum(ruled.bound.low - at.counts, 0).sum(), (at.lists.items < 0).sum()
-    after = np.maximum(ruled.bound.low - counts, 0).sum(), (items < 0).sum()
-    if (after[1], after[0]) >= (before[1], before[0]):
+    items[rows] = chosen[own]
+    counts = np.asarray(comm.total(ruled.bound.counted(items)))
+    after = empty(items), np.maximum(ruled.bound.low - counts, 0).sum()
+    if after >= (empty(at.lists.items), np.maximum(ruled.bound.low - at.counts, 0).sum()):
         return False
     at.lists, at.counts = ruled.market.lists(items), counts
     return True
 
 
-def helpers(ruled: RuledMarket, columns: Columns, kind: int, at: Standing) -> Array:
-    """Users whose lists are short, then those who have a candidate that some floor lacks; all where they are few."""
-    n_users = len(at.lists.items)
-    if n_users <= ALL:
-        return np.arange(n_users)
+def empty(items: Array) -> int:
+    """How many slots are empty, of all processes."""
+    return int(comm.total((items < 0).sum()))
+
+
+def helpers(ruled: RuledMarket, columns: Columns, at: Standing, span: RowRange) -> Array:
+    """Users whose lists are short, then those who have a candidate that some floor lacks; all where they are few.
+
+    They are numbered over all processes, which agree on them.
+    """
+    if span.whole <= ALL:
+        return np.arange(span.whole)
     lacking = ruled.over_items((at.counts < ruled.bound.low).astype(np.float64)) > 0
-    short = np.flatnonzero((at.lists.items < 0).any(axis=1))
-    found = [
-        user for user in range(n_users)
-        if lacking[columns.items[columns.starts[user] : columns.ends[user]]].any()
-    ]  # fmt: skip
+    found = np.zeros(len(at.lists.items), dtype=np.bool_)
+    in_parts(lambda first, last: mark_wanted(columns, lacking, first, last, found), len(found))
+    short, found = (
+        np.concatenate(comm.gathered_rows(span.first + np.flatnonzero(marks)))
+        for marks in ((at.lists.items < 0).any(axis=1), found)
+    )
     every = max(1, len(found) // SOME)
-    others = np.arange(0, n_users, max(1, n_users // SOME))  # who may make room
-    return np.unique(np.concatenate([short[:SOME], np.array(found[::every][:SOME], dtype=np.int64), others]))[:ALL]
+    others = np.arange(0, span.whole, max(1, span.whole // SOME))  # who may make room
+    return np.unique(np.concatenate([short[:SOME], found[::every][:SOME], others]))[:ALL]
 
 
-def solved(ruled: RuledMarket, columns: Columns, kind: int, at: Standing, users: Array) -> Array | None:
-    """The best lists of some users with everybody else's as they are, by HiGHS.  (users, k) int32; none if none."""
-    bound, k = ruled.bound, len(ruled.market.slots)
-    owner, item, value = [], [], []
-    for row, user in enumerate(users):
-        span = slice(columns.starts[user], columns.ends[user])
-        open_ = (columns.opens[span] & kind) > 0
-        item.append(columns.items[span][open_])
-        value.append(columns.values[span][open_])
-        owner.append(np.full(int(open_.sum()), row))
-    items, values, owners = np.concatenate(item), np.concatenate(value).astype(np.float64), np.concatenate(owner)
-    n_pairs, n_totals, n_lists = len(items), bound.n_totals, len(users)
+def pairs_of(columns: Columns, kind: int, rows: Array, owners: Array) -> Pairs:
+    """The candidates of some users of this process; owners: what each user is called."""
+    spans = [np.arange(columns.starts[row], columns.ends[row]) for row in rows]
+    at = np.concatenate([np.zeros(0, dtype=np.int64), *spans])
+    owner = np.repeat(owners, [len(each) for each in spans])
+    open_ = (columns.opens[at] & kind) > 0
+    return Pairs(owner[open_], columns.items[at][open_], columns.values[at][open_].astype(np.float64))
+
+
+def solved(ruled: RuledMarket, pairs: Pairs, others: Array, n_lists: int) -> Array | None:
+    """The best lists of some users with everybody else's as they are, by HiGHS.  (n_lists, k) int32; none if none.
+
+    others   (totals,): the showings by everybody else's lists
+    """
+    bound, k, (owners, items, values) = ruled.bound, len(ruled.market.slots), pairs
+    n_pairs = len(items)
     pair = np.repeat(np.arange(n_pairs), np.diff(bound.offsets)[items])
     spans = [bound.totals[bound.offsets[each] : bound.offsets[each + 1]] for each in items]
-    total = np.concatenate([*spans, np.zeros(0, np.int32)]).astype(np.int64)
-    others = at.counts - bound.counted(at.lists.items[users])
+    of = np.concatenate([*spans, np.zeros(0, np.int32)]).astype(np.int64)
+    there, total = np.unique(of, return_inverse=True)  # no other total can change
+    low, high, limits = (table[there] for table in (bound.low - others, bound.high, ruled.limits))
+    high, n_totals = np.where(high < MANY, high - others[there], np.inf), len(there)
     # columns: a pair each, then what each total lacks, then the empty slots of each list
     size = n_pairs + n_totals + n_lists
     sums = sparse.csr_array((np.ones(len(pair)), (total, pair)), shape=(n_totals, size))
@@ -79,22 +107,21 @@ def solved(ruled: RuledMarket, columns: Columns, kind: int, at: Standing, users:
     rows = np.concatenate([owners, np.arange(n_lists)])
     at_columns = np.concatenate([np.arange(n_pairs), n_pairs + n_totals + np.arange(n_lists)])
     full = sparse.csr_array((np.ones(len(rows)), (rows, at_columns)), shape=(n_lists, size))
-    high = np.where(bound.high < MANY, bound.high - others, np.inf)
     constraints = [
         LinearConstraint(sums, -np.inf, high),
-        LinearConstraint(sparse.csr_array(sums + lacks), bound.low - others, np.inf),
+        LinearConstraint(sparse.csr_array(sums + lacks), low, np.inf),
         LinearConstraint(full, k, k),
     ]
-    limited = ruled.limits[total] < k
+    limited = limits[total] < k
     if limited.any():
         key = owners[pair[limited]] * n_totals + total[limited]
         keys, position = np.unique(key, return_inverse=True)
         inside = sparse.csr_array((np.ones(len(position)), (position, pair[limited])), shape=(len(keys), size))
-        constraints.append(LinearConstraint(inside, -np.inf, ruled.limits[keys % n_totals]))
+        constraints.append(LinearConstraint(inside, -np.inf, limits[keys % n_totals]))
     cost = np.concatenate([
         -values, np.full(n_totals, LACKING * ruled.scale), np.full(n_lists, EMPTY * ruled.scale)
     ])  # fmt: skip
-    most = np.concatenate([np.ones(n_pairs), np.maximum(bound.low, 0), np.full(n_lists, k)])
+    most = np.concatenate([np.ones(n_pairs), bound.low[there], np.full(n_lists, k)])
     found = milp(
         cost, integrality=np.ones(size, dtype=np.int64), bounds=Bounds(0, most), constraints=constraints,
         options={"node_limit": NODES, "time_limit": SECONDS, "mip_rel_gap": 1e-6},

@@ -140,12 +140,12 @@ class MarketOfLists:
 
     def kept_at(self, rho: float, found: Found) -> Found:
         """The lists at ρ that keep rules; on the way there bounds are soft."""
-        from divmf.market.keeping import approach, solve_ruled
+        from divmf.market.keeping import WAY_SWEEPS, approach, solve_ruled
 
         assert self.ruled is not None
         soft = self.standing(found)
         for each in list(path_to(rho))[:-1]:
-            approach(self.ruled, each * self.unit, soft)
+            approach(self.ruled, each * self.unit, soft, WAY_SWEEPS)
         kept = solve_ruled(self.ruled, rho * self.unit, soft)
         return Found(rho, kept.solution.lists["all"].items, kept.solution, kept)
 
