@@ -6,6 +6,7 @@ from table import Case, document, gone, several, text
 
 TRAIN = "divmf train synthetic:60x40x900 -o out -q --rules rules.toml"
 ASKED = "divmf recommend run -o out.csv -q {}"
+LIVE = "divmf.Live('run', catalog='shop.csv', rules=divmf.Rules({}))"
 SHOP = text("shop.csv", "item_id,seats,seller\n" + "".join(f"i{n:05d},{n},{'ab'[n % 2]}\n" for n in range(40)))
 
 
@@ -46,6 +47,7 @@ RULES = [
     Case(
         "a floor above a capacity", TRAIN, rules("[capacity]\ncount = 2\n[floor]\nitems = {i00001 = 3}\n"), "rules.toml"
     ),
+    Case("floors above all slots", TRAIN, rules("[floor]\ncount = 8\n"), "rules.toml"),
     Case(
         "a floor for what is left out",
         TRAIN,
@@ -132,6 +134,17 @@ SERVICE = [
     Case("a port that there is not", "divmf serve run --port 70000"),
     Case("a store of an unknown kind", "divmf serve run --port 0 --store mysql://localhost/x"),
     Case("a catalog that is not there", "divmf serve run --port 0 --catalog shop.csv", names="shop.csv"),
+    Case("a group that items have not", "divmf serve run --port 0 --catalog shop.csv --group colour", SHOP),
+    Case("a group without a catalog", "divmf serve run --port 0 --group colour"),
+    Case("rules that are no TOML", "divmf serve run --port 0 --rules rules.toml", rules("[floor\n"), "rules.toml"),
+    Case(
+        "rules with a column that the catalog lacks",
+        "divmf serve run --port 0 --catalog shop.csv --rules rules.toml",
+        rules("[capacity]\ncolumn = 'chairs'\n"),
+        "rules.toml",
+    ),
+    Case("rules with an item that does not exist", LIVE.format("floor={'items': {'tea': 1}}"), SHOP),
+    Case("rules with a group that items have not", LIVE.format("groups={'colour': {'cap': 3}}"), SHOP),
     Case("no run to be repeated", "divmf rerun data", names="data"),
     Case(
         "a repeated run of a damaged one",

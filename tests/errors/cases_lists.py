@@ -61,6 +61,8 @@ MEASURES = [
     Case("endless resamples", EVALUATE.format("lists.csv", "test.csv", "catalog.csv --resamples 100000000")),
     Case("one resample", EVALUATE.format("lists.csv", "test.csv", "catalog.csv --resamples 1")),
     Case("no catalog", "divmf evaluate lists.csv --test test.csv"),
+    Case("groups by a column that the catalog lacks", EVALUATE.format("lists.csv", "test.csv", "catalog.csv") +
+         " --groups seller"),
 ]  # fmt: skip
 
 REPORTS = [
@@ -77,6 +79,9 @@ REPORTS = [
          lambda: copied("run", "other", fingerprint="0"), "other"),
     Case("a run compared with itself", "divmf compare run -o out --also run", names="run"),
     Case("a comparison with a reranker that does not exist", "divmf compare run -o out --methods kwan"),
+    Case("groups without a catalog", "divmf compare run -o out --groups seller"),
+    Case("compared groups that the catalog lacks", "divmf compare run -o out --catalog catalog.csv --groups seller"),
+    Case("audited groups that the catalog lacks", AUDIT.format("lists.csv", "catalog.csv") + " --groups seller"),
     Case("a loss that is no share", "divmf compare run -o out --losses 5%,half"),
     Case("a question that was not asked", "divmf reproduce q6 --dataset events.csv -o out"),
     Case("one seed, of which there is no interval", "divmf reproduce q1 --dataset events.csv -o out --seeds 1"),

@@ -93,7 +93,8 @@ def test_rules_are_set_told_and_refused(client: TestClient) -> None:
     assert client.post("/shown", json={"items": ["i00000"]}).json() == {"counted": True}
     assert is_problem(client.post("/shown", json={"items": ["i00002"]}), 409)
     assert client.get("/exposure").json()["rules"]["full"] == 1
-    for wrong in ({"groups": {"colour": {"cap": 1}}}, {"filter": {"exclude": "/etc/passwd"}}, {"capacity": {"x": 1}}):
+    unknown = {"groups": {"colour": {"cap": 1}}}, {"floor": {"items": {"tea": 1}}}
+    for wrong in (*unknown, {"filter": {"exclude": "/etc/passwd"}}, {"capacity": {"x": 1}}):
         assert is_problem(client.put("/rules", json=wrong), 422)
     assert client.get("/rules").json()["totals"] == [
         row | {"given": 1, "in_horizon": 1, "full": True} if row["name"] == "'A'" else row for row in told["totals"]
