@@ -74,6 +74,27 @@ def test_what_is_forgotten_stays_counted(store_url: str) -> None:
     store.close()
 
 
+def test_a_log_is_pruned_while_others_write(store_url: str) -> None:
+    store, pruned, done = open_store(store_url), 0, threading.Event()
+
+    def write() -> None:
+        for _ in range(100):
+            outcomes.extend(store.write([showing("a"), showing("a", "b")]))
+        done.set()
+
+    outcomes: list[Outcome] = []
+    thread = threading.Thread(target=write)
+    thread.start()
+    while not done.is_set():
+        store.forget(len(outcomes) // 2)
+        pruned += 1
+    thread.join()
+    assert pruned > 3
+    assert len(outcomes) == 200
+    assert store.counts() == {"a": 200, "b": 100}
+    store.close()
+
+
 def test_many_writers_never_exceed_a_capacity_and_are_followed_without_a_gap(store_url: str) -> None:
     stores = [open_store(store_url) for _ in range(4)]
     stores[0].write([Document("item", "seat", "{}", capacity=40)])

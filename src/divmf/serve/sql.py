@@ -106,7 +106,7 @@ class SqlStore:
     def __init__(self, connect: Callable[[], Any], dialect: Dialect, failures: tuple[type[Exception], ...]) -> None:
         self._connect, self._dialect, self._failures = connect, dialect, failures
         self._connections: dict[str, Any] = {}
-        self._reading = threading.Lock()
+        self._writing, self._reading = threading.Lock(), threading.Lock()
         self._closed = False
         try:
             self._transaction(lambda database: self._create(database))
@@ -136,19 +136,20 @@ class SqlStore:
 
     def _transaction(self, work: Callable[[Any], Any]) -> Any:
         """work(connection) as one transaction; a connection that fails is made anew at the next call."""
-        try:
-            database = self._use("write")
-            for statement in self._dialect.begin:
-                database.execute(statement)
+        with self._writing:
             try:
-                found = work(database)
-                database.execute("COMMIT")
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
-        except self._failures as error:
-            self._drop("write")
-            raise StoreDown(masked(str(error).strip().splitlines()[0])) from error
+                database = self._use("write")
+                for statement in self._dialect.begin:
+                    database.execute(statement)
+                try:
+                    found = work(database)
+                    database.execute("COMMIT")
+                except BaseException:
+                    database.execute("ROLLBACK")
+                    raise
+            except self._failures as error:
+                self._drop("write")
+                raise StoreDown(masked(str(error).strip().splitlines()[0])) from error
         return found
 
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -269,8 +270,9 @@ class SqlStore:
     def close(self) -> None:
         """Close both connections."""
         self._closed = True
-        for name in list(self._connections):
-            self._drop(name)
+        with self._writing, self._reading:
+            for name in list(self._connections):
+                self._drop(name)
 
 
 def sqlite_store(url: str) -> SqlStore:
