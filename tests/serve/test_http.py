@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,32 @@ def test_a_page_counts_and_is_told_of(client: TestClient) -> None:
     assert 'divmf_requests_total{route="/recommend",status="200"} 1.0' in metrics
     assert "divmf_ledger_requests 1.0" in metrics
     assert client.get("/health").json() == client.get("/ready").json()
+
+
+FIRST_REQUESTS = """
+import sys
+from divmf.serve.http import open_live
+from divmf.serve.settings import ServeSettings
+from numba.core.dispatcher import Dispatcher
+
+def compiled():
+    found = {id(each): each for module in list(sys.modules.values()) if module.__name__.startswith("divmf.kernels")
+             for each in vars(module).values() if isinstance(each, Dispatcher)}
+    return {each.__qualname__: len(each.signatures) for each in found.values()}
+
+live = open_live(ServeSettings(run=sys.argv[1], store="sqlite:///" + sys.argv[2]))
+ready = compiled()
+live.recommend(live.engine.users.ids[3]), live.recommend("somebody new"), live.recommend(history=["i00005", "i00007"])
+assert sum(ready.values()) > 5
+assert compiled() == ready, (ready, compiled())
+assert live.engine.ledger.requests == 3
+live.close()
+"""
+
+
+def test_nothing_is_compiled_by_the_first_requests(run_folder: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FIRST_REQUESTS, str(run_folder), f"{tmp_path}/live.sqlite"]
+    subprocess.run(command, check=True)
 
 
 def test_rendering_later_events_items_and_the_point(client: TestClient) -> None:

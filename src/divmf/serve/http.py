@@ -312,7 +312,17 @@ def app_from_environment() -> FastAPI:
 def open_live(settings: ServeSettings) -> Live:
     """The `Live` of a service."""
     rules = None if settings.rules is None else Rules.read(settings.rules, settings.catalog)
-    return Live(
+    live = Live(
         settings.run, store=settings.store, horizon=settings.horizon, catalog=settings.catalog, rules=rules,
         group=settings.group,
     )  # fmt: skip
+    warm_up(live)
+    return live
+
+
+def warm_up(live: Live) -> None:
+    """Make a page of each basis that is not shown to anybody: what is compiled at its first use is compiled now."""
+    engine = live.engine
+    for asked in ({"user": engine.users.ids[0]}, {"history": [engine.items.ids[0]]}, {}):
+        with suppress(ValueError, RuntimeError):  # of what cannot be answered, requests will hear
+            live.recommend(**asked, dry_run=True)
