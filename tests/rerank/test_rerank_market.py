@@ -120,13 +120,12 @@ def test_a_loss_of_ndcg_is_kept_and_no_more_is_replaced_than_allowed() -> None:
     met = (np.ones(len(users), dtype=np.float32), (users, wide.items[users, columns]))
     held = sparse.csr_array(met, shape=(300, 50))
     made = MarketOfLists(wide, 4)
-    keeps = made.keeps(0.05, held)
-    found = made.within(keeps)
+    lost = made.loss_on(held)
+    found = made.within(lost, 0.05)
     assert found.rho > 0
-    assert keeps(found.items)
-    assert not keeps(made.at(2 * found.rho + 1).items)
+    assert lost(found.items) <= 0.05 < lost(made.at(2 * found.rho + 1).items)
     with pytest.raises(ValueError, match="nothing of the users of these lists"):
-        made.keeps(0.05, sparse.csr_array((300, 50), dtype=np.float32))
+        made.loss_on(sparse.csr_array((300, 50), dtype=np.float32))
 
 
 @pytest.mark.parametrize("factor", [0.25, 4.0])
@@ -162,22 +161,46 @@ def by_rho(made: MarketOfLists) -> list[float]:
     return asked
 
 
-def test_the_largest_rho_that_is_allowed_is_looked_for_in_steps_of_three_then_by_halves() -> None:
+def test_the_largest_rho_that_is_allowed_is_looked_for_in_steps_of_three_then_on_the_line_between() -> None:
     made = MarketOfLists(make_candidates(0), 2)
     asked = by_rho(made)
-    found = made.within(lambda items: bool(items[0] <= 0.2))
+    found = made.within(lambda items: float(np.log(items[0] / 0.001) ** 2), float(np.log(200) ** 2))
     np.testing.assert_allclose(asked[:4], [0.01, 0.03, 0.09, 0.27])
-    # 64 parts of 0.09 … 0.27: the last that is allowed is the 39th
-    assert found.rho == pytest.approx(0.09 + 39 * 0.18 / 64)
+    way = (np.log(200) ** 2 - np.log(90) ** 2) / (np.log(270) ** 2 - np.log(90) ** 2)
+    assert asked[4:] == pytest.approx([0.09 * 3**way])  # what is lost there is within 2% of what may be
+    assert found.rho == asked[4]
+
+
+def test_where_what_is_lost_leaps_six_more_are_tried() -> None:
+    made = MarketOfLists(make_candidates(0), 2)
+    asked = by_rho(made)
+    found = made.within(lambda items: 0.1 if items[0] <= 0.2 else 0.3, 0.25)
+    # .75 of the way from 0.09 to 0.27, then between 0.09 and that
+    assert asked[4] == pytest.approx(0.09 * 3**0.75)
+    assert asked[5] == pytest.approx(0.09 * 3 ** (0.75 * 0.75))
     assert len(asked) == 4 + 6
+    assert 0.09 < found.rho <= 0.2
     nothing = MarketOfLists(make_candidates(0), 2)
     by_rho(nothing)
-    kept = nothing.within(lambda items: False)
+    kept = nothing.within(lambda items: 1.0, 0.5)
     assert kept.rho == 0
     assert kept.items.tolist() == nothing.own.items.tolist()
     everything = MarketOfLists(make_candidates(0), 2)
     everything.solved = lambda rho, before: Found(rho, np.array([rho]), None)  # type: ignore[method-assign]
-    assert 4e5 < everything.within(lambda items: True).rho < 1.3e6
+    assert 4e5 < everything.within(lambda items: 0.0, 0.5).rho < 1.3e6
+
+
+def test_rho_grows_no_more_where_lists_stay_as_they_are() -> None:
+    made = MarketOfLists(make_candidates(0), 2)
+    asked: list[float] = []
+
+    def solved(rho: float, before: Found) -> Found:
+        asked.append(rho)
+        return Found(rho, made.own.items if rho < 0.05 else np.array([min(rho, 0.5)]), None)
+
+    made.solved = solved  # type: ignore[method-assign]
+    assert made.within(lambda items: float(items.flat[0] / 9), 0.999).rho == pytest.approx(2.43)
+    np.testing.assert_allclose(asked, [0.01, 0.03, 0.09, 0.27, 0.81, 2.43])
 
 
 def test_what_is_replaced_is_counted_in_slots() -> None:
@@ -186,13 +209,11 @@ def test_what_is_replaced_is_counted_in_slots() -> None:
     own = made.own.items
     other = own.copy()
     other[0, 0] = np.setdiff1d(np.arange(9), own[0])[0]  # one of six
-    assert made.replaces(1 / 6 + 1e-9)(other)
-    assert not made.replaces(1 / 6 - 1e-9)(other)
-    assert made.replaces(0.0)(own[:, ::-1])  # in another order it is the same
+    assert made.replaced(other) == pytest.approx(1 / 6)
+    assert made.replaced(own[:, ::-1]) == 0  # in another order it is the same
     missing = own.copy()
     missing[1] = -1
-    assert made.replaces(2 / 6 + 1e-9)(missing)
-    assert not made.replaces(2 / 6 - 1e-9)(missing)
+    assert made.replaced(missing) == pytest.approx(2 / 6)
 
 
 def test_a_loss_of_ndcg_is_a_share_of_that_of_the_own_lists_by_hand() -> None:
@@ -204,9 +225,8 @@ def test_a_loss_of_ndcg_is_a_share_of_that_of_the_own_lists_by_hand() -> None:
     made = MarketOfLists(wide, 2)
     second = 1 / np.log2(3)
     worse = np.array([[1, 0], [1, 2], [0, 1]], dtype=np.int32)  # (second + 1)/2 of 1
-    loss = (1 - second) / 2
-    assert made.keeps(loss + 1e-9, held)(worse)
-    assert not made.keeps(loss - 1e-9, held)(worse)
+    assert made.loss_on(held)(worse) == pytest.approx((1 - second) / 2)
+    assert made.loss_on(held)(made.own.items) == 0
 
 
 def test_discounts_of_lists_that_were_not_solved_are_none() -> None:

@@ -200,9 +200,10 @@ def by_market(
     replace = replace if strength.replace is None else strength.replace
     if strength.ndcg_drop is not None and strength.valid is not None:
         with naming(strength.valid):
-            found = market.within(market.keeps(strength.ndcg_drop, wide.matrix_of(Interactions.read(strength.valid))))
+            lost = market.loss_on(wide.matrix_of(Interactions.read(strength.valid)))
+        found = market.within(lost, strength.ndcg_drop)
     elif strength.rho is None and replace:
-        found = market.within(market.replaces(replace))
+        found = market.within(market.replaced, replace)
     else:
         found = market.at(rho if strength.rho is None else strength.rho)
     certificate = market.certificate(found)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 STEPS = 3.0  # ρ grows so much from one solution to the next: each begins with the lists of the one before
 FIRST = 0.01  # where it begins
-HALVINGS = 6  # of the range of ρ in which the fraction replaced is looked for
+TRIES = 6  # between two ρ, of which one loses too much
+CLOSE = 0.02  # a loss that falls short of the one allowed by no more than this fraction is close enough
+LEAST_WAY = 0.1  # from either of two ρ to the next one between them, as a part of their distance
 
 
 @reranker
@@ -74,7 +76,7 @@ def market(
     """
     bound = None if rules is None else bound_to_lists(rules, candidates, k, train)
     made = MarketOfLists(candidates, k, exposure, level, delta, bound)
-    found = made.within(made.replaces(replace)) if replace else made.at(rho)
+    found = made.within(made.replaced, replace) if replace else made.at(rho)
     return made.listed(found, order)
 
 
@@ -158,35 +160,43 @@ class MarketOfLists:
         """What the next solution begins from."""
         return self.own if found.solution is None else found.solution.lists["all"]
 
-    def within(self, allowed: Callable[[Array], bool]) -> Found:
-        """The lists at the largest ρ found that are allowed; the candidates' own, if none are."""
-        low, high, kept = 0.0, FIRST, Found(0.0, self.own.items, None)
+    def within(self, lost: Callable[[Array], float], most: float) -> Found:
+        """The lists at the largest ρ found that lose at most so much; the candidates' own, if none do.
+
+        ρ grows until more is lost, or larger ρ change nothing; then it is looked for where the line between the two
+        neighbours on a scale of log ρ says that so much is lost.
+        """
+        kept, had = Found(0.0, self.own.items, None), 0.0
+        low, high, loses = FIRST / STEPS, FIRST, np.inf
         while high < 1e6:
-            found = self.solved(high, kept)
-            if not allowed(found.items):
+            at = self.solved(high, kept)
+            loses = lost(at.items)
+            if loses > most:
                 break
-            kept, low, high = found, high, high * STEPS
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            found = self.solved(middle, kept)
-            if allowed(found.items):
-                kept, low = found, middle
+            settled = np.array_equal(at.items, kept.items) and not np.array_equal(at.items, self.own.items)
+            kept, had, low, high = at, loses, high, high * STEPS
+            if settled:
+                return kept
+        for _ in range(TRIES):
+            if loses <= most or had >= (1 - CLOSE) * most:
+                break
+            way = min(max((most - had) / (loses - had), LEAST_WAY), 1 - LEAST_WAY)
+            middle = float(low * (high / low) ** way)
+            at = self.solved(middle, kept)
+            if (found := lost(at.items)) <= most:
+                kept, had, low = at, found, middle
             else:
-                high = middle
+                loses, high = found, middle
         return kept
 
-    def replaces(self, most: float) -> Callable[[Array], bool]:
-        """Whether lists give at most so large a fraction of the slots to other items than the candidates' own."""
+    def replaced(self, items: Array) -> float:
+        """The fraction of the slots to which lists give other items than the candidates' own do."""
         own = self.own.items
+        stays = sum((own == slot[:, None]) & (slot[:, None] >= 0) for slot in items.T)
+        return 1 - float(np.sum(stays)) / max(1, int((own >= 0).sum()))
 
-        def allowed(items: Array) -> bool:
-            stays = sum((own == slot[:, None]) & (slot[:, None] >= 0) for slot in items.T)
-            return 1 - float(np.sum(stays)) / max(1, int((own >= 0).sum())) <= most
-
-        return allowed
-
-    def keeps(self, drop: float, held_out: sparse.csr_array) -> Callable[[Array], bool]:
-        """Whether lists lose at most so large a fraction of the nDCG that the candidates' own have."""
+    def loss_on(self, held_out: sparse.csr_array) -> Callable[[Array], float]:
+        """The fraction that lists lose of the nDCG that the candidates' own have."""
         from divmf.ranking.metrics import found_in, ndcg
 
         held = np.diff(held_out.indptr)
@@ -196,8 +206,8 @@ class MarketOfLists:
         def accuracy(items: Array) -> float:
             return float(ndcg(found_in(held_out, items, items.shape[1]), held)[held > 0].mean())
 
-        least = (1 - drop) * accuracy(self.own.items)
-        return lambda items: accuracy(items) >= least
+        own = accuracy(self.own.items)
+        return lambda items: 1 - accuracy(items) / own if own else 0.0
 
     def certificate(self, found: Found) -> "Certificate":
         """The discounts of a solution, and how far it may be from the best lists of these candidates."""
