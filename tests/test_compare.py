@@ -111,7 +111,7 @@ def test_the_page_says_what_groups_get(run: Run, tmp_path: Path, divmf: Any) -> 
     assert divmf(*call, "--catalog", tmp_path / "items.csv", "--groups", "seller").code == 0
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Groups by seller" in page
-    assert "Of 3 groups by seller, the model gives a showing to 3" in page
+    assert "In the lists of “the model”, 3 of the 3 groups by seller have a showing" in page
 
 
 @pytest.mark.parametrize("other", ["synthetic:90x50x1500", "synthetic:60x40x900:5"])

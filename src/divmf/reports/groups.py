@@ -23,8 +23,9 @@ def groups_section(groups: Groups, counts: Mapping[str, Array], popularity: Arra
     shown, n_groups = int((now.showings > 0).sum()), len(groups)
     share = "interactions" if popularity is not None else "items"
     prose: list[Text] = [
-        f"Of {n_groups:,} groups by {groups.column}, {first} gives a showing to {shown:,}. {len(now.starved):,} are"
-        f" starved: they have less than half of the slots that their share of the {share} would give them.",
+        f"In the lists of “{first}”, {shown:,} of the {n_groups:,} groups by {groups.column} have a showing."
+        f" {len(now.starved):,} are starved: they have less than half of the slots that their share of the {share}"
+        " would give them.",
     ]
     chart = lorenz_chart({name: exposure.showings for name, exposure in found.items()}, "groups")
     rows: list[list[Cell]] = [
