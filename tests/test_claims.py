@@ -110,6 +110,7 @@ def test_ratios_are_averaged_as_ratios() -> None:
     assert found.low == pytest.approx(1 / (found.high or inf))
     half = 12.7062 * sqrt(2) * log(2) / sqrt(2)
     assert found.high == pytest.approx(exp(half), rel=1e-4)
+    assert found.shown == "1.0× (0.0× to over 1,000×)"
 
 
 def test_a_metric_at_a_loss_is_chosen_on_validation_and_read_on_test() -> None:

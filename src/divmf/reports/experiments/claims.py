@@ -12,6 +12,7 @@ from divmf.ranking.bootstrap import Estimate
 from divmf.ranking.curve import Curve, Point, sign_of
 
 HELD, UNCLEAR, FAILED, PART = "held", "not clear", "did not hold", "held in part"
+LARGE = 1000  # ratios beyond it are all the same to a reader
 Curves = Mapping[str, Sequence[Curve]]  # by name, a curve a seed
 
 
@@ -48,9 +49,15 @@ class Effect:
         """The number and its interval, for people."""
         if self.value is None or self.low is None or self.high is None:
             return "not reached"
-        form = {"×": "{:.1f}×", "%": "{:+.1%}", "": "{:+.3f}"}[self.unit]
-        value, low, high = (form.format(number).replace("-", "−") for number in (self.value, self.low, self.high))
+        value, low, high = (self.in_words(number) for number in (self.value, self.low, self.high))
         return f"{value} ({low} to {high})"
+
+    def in_words(self, number: float) -> str:
+        """One number of it; of two seeds that differ, the end of an interval of ratios says no more than that."""
+        if self.unit == "×" and number > LARGE:
+            return f"over {LARGE:,}×"
+        form = {"×": "{:.1f}×", "%": "{:+.1%}", "": "{:+.3f}"}[self.unit]
+        return form.format(number).replace("-", "−")
 
 
 @dataclass(frozen=True)
