@@ -186,6 +186,8 @@ def test_users_of_several_slots_are_counted_by_what_the_slot_exposes() -> None:
 
 def test_what_is_offered_between_whole_showings_and_beyond_them() -> None:
     bonus = np.array([4.0, 2.0, 1.0, 0.5])  # half a showing at 4, one and a half at 2, …, three and a half at ½
+    narrow = np.array([4.0, 3.75, 1.0])
+    assert [offered(discount, narrow) for discount in (4.0625, 4.125, 4.5)] == [0.375, 0.25, 0.0]
     for discount, showings in ((9.0, 0.0), (4.5, 0.375), (4.0, 0.5), (3.5, 0.75), (1.0, 2.5), (0.5, 3.5), (0.1, 3.5)):
         assert offered(discount, bonus) == showings
 
