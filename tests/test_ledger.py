@@ -211,6 +211,10 @@ def test_new_items_enter_at_their_discount_and_the_even_share_shrinks() -> None:
     assert ledger.levels[0] == pytest.approx(before * 4 / 5)
     assert ledger.now()[4] == pytest.approx(0.3)
     assert ledger.n_items == len(ledger.capacity) == len(ledger.shown) == 5
+    assert [counts[4] for counts in (ledger.shown, ledger.present, ledger.past, ledger.exposed, ledger.start)] == [
+        0
+    ] * 5
+    assert (ledger.since[4], ledger.capacity[4], ledger.shares[4]) == (1.0, NO_LIMIT, 1.0)
 
 
 def test_a_newer_run_is_blended_in_units_of_rho() -> None:

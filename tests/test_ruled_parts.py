@@ -17,7 +17,7 @@ from divmf.market.bound import MANY, Bound
 from divmf.market.columns import Held
 from divmf.market.filling import offers, pays
 from divmf.market.given import crowded, given_table, summary, tell_unmet
-from divmf.market.keeping import held_within, shut
+from divmf.market.keeping import held_within, keep, shut
 from divmf.market.kept import check_kept
 from divmf.market.repair import mend
 from divmf.market.ruled import RuledMarket, Standing
@@ -425,3 +425,28 @@ def test_nobody_can_do_better_alone_where_items_and_groups_have_targets(seed: in
             other = at.lists.items.copy()
             other[user] = sorted(items, key=lambda item, user=user: -made.scores[user, item])
             assert worth(made, rho, other) <= value + 1e-6
+
+
+@pytest.mark.parametrize("floors", [{11: 1}, {11: 1, 10: 3}])
+def test_what_lacks_showings_is_looked_for_among_all_items(floors: dict[int | str, int]) -> None:
+    scores = np.random.default_rng(0).normal(size=(9, 12)) + np.linspace(6, -6, 12)
+    made = small(scores, 2, Rules(floor={"items": floors}), 2)
+    columns, own = made.ruled.market.own
+    assert not np.isin(columns.items[columns.starts[0] : columns.ends[0]], [10, 11]).any()
+    at = made.ruled.standing(own["all"])
+    keep(made.ruled, columns, 1, 0.0, at)
+    assert (at.counts >= made.bound.low).all()
+    check_hard(made, at.lists.items)
+
+
+def test_what_is_full_is_not_looked_for() -> None:
+    # all want the first three of twelve items, three times each; with two candidates they find others in their place
+    scores = 0.01 * np.random.default_rng(0).normal(size=(6, 12)) + np.linspace(6, -6, 12)
+    made = small(scores, 2, Rules(capacity={"items": {0: 3, 1: 3, 2: 3}}), 2)
+    columns, own = made.ruled.market.own
+    at = made.ruled.standing(own["all"])
+    keep(made.ruled, columns, 1, 0.0, at)
+    check_hard(made, at.lists.items)
+    assert (at.lists.items >= 0).all()
+    assert at.counts.tolist() == [3, 3, 3]
+    assert np.bincount(at.lists.items.ravel())[3] == 3  # then the next best, for which there is no bound
