@@ -26,6 +26,7 @@ BENCHMARKS = {
     "shop": "shop",
     "serve": "serve",
     "drift": "drift",
+    "index": "index",
     "pages": "pages",
     "solvers": "solvers",
     "big": "big",

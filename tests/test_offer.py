@@ -55,6 +55,27 @@ def test_no_list_in_order_of_score_is_better(
     assert worth(listed, given_scores[0], offer, weight) == pytest.approx(best, abs=1e-5)
 
 
+@given(
+    st.lists(NUMBERS, min_size=N_ITEMS, max_size=N_ITEMS),
+    st.lists(st.floats(0, 6, width=16), min_size=N_ITEMS, max_size=N_ITEMS),
+    st.integers(1, 4), st.sampled_from(["count", "attention"]),
+)  # fmt: skip
+def test_what_an_index_finds_for_each_slot_holds_the_best_list(
+    scores: list[float], discount: list[float], k: int, exposure: str
+) -> None:
+    # k items for each slot, the best by what they are worth in it: one that is not found has k before it
+    offer, row = Offer.of(np.array(discount), k, exposure), np.array(scores, dtype=np.float32)
+    found = {
+        int(item)
+        for slot, share in zip(offer.slots, offer.exposure, strict=True)
+        for item in np.argsort(-(slot * row + share * offer.discount), kind="stable")[:k]
+    }
+    kept = np.full((1, N_ITEMS), -np.inf, dtype=np.float32)
+    kept[0, sorted(found)] = row[sorted(found)]
+    (retrieved,), (best,) = respond(kept, offer), respond(row[None], offer)
+    assert worth(tuple(retrieved), row, offer, 1.0) == pytest.approx(worth(tuple(best), row, offer, 1.0), abs=1e-5)
+
+
 def test_without_discounts_the_list_is_the_models_own_and_a_longer_one_begins_with_it() -> None:
     scores = np.random.default_rng(0).normal(size=(5, 30)).astype(np.float32)
     nothing = Offer.of(np.zeros(30), 4)
