@@ -228,13 +228,17 @@ def squares_vectors(items: Array, bias: Array, met: sparse.csr_array, l2: Array,
     items, bias = items.astype(np.float64), bias.astype(np.float64)
     every, pulled = items.T @ items, items.T @ bias
     users = np.zeros((met.shape[0], dim), dtype=np.float32)
-    for user in range(met.shape[0]):
-        own = met.indices[met.indptr[user] : met.indptr[user + 1]]
-        weight = unmet[user] / max(1, n_items - len(own))
-        between = items[own].T @ items[own]
-        curvature = between + weight * (every - between) + 0.5 * l2[user] * np.eye(dim)
-        wanted = items[own].T @ (1 - bias[own]) - weight * (pulled - items[own].T @ bias[own])
-        users[user] = np.linalg.lstsq(curvature, wanted, rcond=None)[0]
+
+    def part(first: int, last: int) -> None:
+        for user in range(first, last):
+            own = met.indices[met.indptr[user] : met.indptr[user + 1]]
+            weight = unmet[user] / max(1, n_items - len(own))
+            between = items[own].T @ items[own]
+            curvature = between + weight * (every - between) + 0.5 * l2[user] * np.eye(dim)
+            wanted = items[own].T @ (1 - bias[own]) - weight * (pulled - items[own].T @ bias[own])
+            users[user] = np.linalg.lstsq(curvature, wanted, rcond=None)[0]
+
+    in_parts(part, met.shape[0])
     return users
 
 
@@ -247,11 +251,15 @@ def pairwise_vectors(items: Array, bias: Array, met: sparse.csr_array, l2: Array
     n_items, dim = items.shape
     order = rng.permutation(n_items)
     users = np.zeros((met.shape[0], dim), dtype=np.float32)
-    for user in range(met.shape[0]):
-        own = met.indices[met.indptr[user] : met.indptr[user + 1]]
-        others = order[~np.isin(order, own)][:NEGATIVES]
-        if len(own) and len(others):
-            users[user] = pairwise_vector(items[own], bias[own], items[others], bias[others], float(l2[user]))
+
+    def part(first: int, last: int) -> None:
+        for user in range(first, last):
+            own = met.indices[met.indptr[user] : met.indptr[user + 1]]
+            others = order[~np.isin(order, own)][:NEGATIVES]
+            if len(own) and len(others):
+                users[user] = pairwise_vector(items[own], bias[own], items[others], bias[others], float(l2[user]))
+
+    in_parts(part, met.shape[0])
     return users
 
 
