@@ -1,11 +1,13 @@
 """The reading of curves in the benchmark on the authors' splits."""
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
 import torch
 from benchmarks import plain
-from benchmarks.authors import base_of, chosen, gini_at
+from benchmarks.authors import accuracy_table, base_of, chosen, file_of, gini_at
 from scipy import sparse
 
 from divmf.data.datasets import marketplace
@@ -27,6 +29,21 @@ CURVE = points(
 
 def test_mf_is_the_best_accuracy_epoch_on_validation() -> None:
     assert base_of(CURVE)["test_ndcg"] == 0.22
+
+
+def test_the_table_has_the_epoch_by_validation_a_fixed_one_and_the_best_on_the_test(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        tests = np.full(40, 0.30 + seed / 10)
+        tests[[9, 29, 39]] += (0.01, 0.02, 0.03)  # the best on validation, the thirtieth, the best on the test
+        frame = pl.DataFrame({"epoch": range(1, 41), "valid_ndcg": [0.1] * 40, "test_ndcg": tests, "loss": [0.5] * 40})
+        better = pl.when(pl.col("epoch") == 10).then(0.2).otherwise("valid_ndcg").alias("valid_ndcg")
+        path = file_of(tmp_path, "ml-1m", "preset paper", seed)
+        path.parent.mkdir(exist_ok=True)
+        frame.with_columns(better, pl.lit("accuracy").alias("phase")).write_parquet(path)
+    counts = {"preset release": 0, "preset paper": 2, "MF, pairs shuffled": 0, "MF, a plain torch loop": 0}
+    row = list(accuracy_table(tmp_path, "ml-1m", counts))[1].split(" | ")
+    means = [f"{0.35 + more:.4f} ± 0.0500" for more in (0.01, 0.02, 0.03)]
+    assert (row[2], row[3], row[5], row[6], row[7]) == (means[0], "0.3100–0.4100", "10", means[1], means[2])
 
 
 def test_gini_at_a_pooled_ndcg_lies_between_the_last_two_points_around_it() -> None:

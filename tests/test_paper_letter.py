@@ -1,7 +1,8 @@
 """The paper's equations written down plainly, beside what training does: presets, blocks, the joint schedule."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -184,20 +185,23 @@ def test_the_joint_schedule_is_the_papers_alone(given: dict[str, Any]) -> None:
         TrainConfig(**settings)
 
 
-def test_the_released_settings_begin_the_diversity_phase_with_adam_as_it_was_at_the_best_epoch(tmp_path: Path) -> None:
-    # the accuracy phase ends `patience` epochs after its best: the weights go back to it, and so must Adam's moments
+@pytest.mark.parametrize("end", ["best", "last"])
+def test_the_diversity_phase_begins_with_the_weights_and_moments_of_one_accuracy_epoch(
+    end: Literal["best", "last"], tmp_path: Path
+) -> None:
+    # patience ends three epochs after the best, a fixed number of epochs wherever it does: here not at the best
     split = some_split()
-    config = TrainConfig(preset="release", dim=4, patience=3, learning_rate=0.05, batch=64, diversity_epochs=1, seed=1)
+    config = TrainConfig(
+        preset="release", dim=4, patience=3, learning_rate=0.05, batch=64, diversity_epochs=1, seed=1, accuracy_end=end,
+        accuracy_epochs=100 if end == "best" else 9,
+    )  # fmt: skip
     run = Run.start(tmp_path / "run", split, config)
     points = list(fit(run, split, config))
-    accuracy = [point for point in points if point.phase == "accuracy"]
-    best = run.read_curve().base.epoch
-    assert best == len(accuracy) - 3
-    # the same epochs again, to the best and no further
-    shorter = TrainConfig(
-        preset="release", dim=4, patience=3, learning_rate=0.05, batch=64, diversity_epochs=0, seed=1,
-        accuracy_epochs=best,
-    )  # fmt: skip
+    accuracy, best = [point for point in points if point.phase == "accuracy"], run.read_curve().base.epoch
+    assert best == len(accuracy) - 3 if end == "best" else best < len(accuracy) == 9
+    # the same epochs again, to the one that the diversity phase began with and no further
+    began = best if end == "best" else 9
+    shorter = replace(config, accuracy_epochs=began, diversity_epochs=0)
     again = Run.start(tmp_path / "again", split, shorter)
     list(fit(again, split, shorter))
     state = again.resume(split.n_users)
@@ -212,6 +216,26 @@ def test_the_released_settings_begin_the_diversity_phase_with_adam_as_it_was_at_
     found = run.model(points[-1])
     assert_allclose(found.users.detach().numpy(), model.users.detach().numpy(), rtol=1e-6, atol=1e-7)
     assert_allclose(found.items.detach().numpy(), model.items.detach().numpy(), rtol=1e-6, atol=1e-7)
+
+
+def test_a_run_of_the_released_settings_stopped_between_its_phases_goes_on_from_the_last_epoch(tmp_path: Path) -> None:
+    split = some_split()
+    config = TrainConfig(preset="release", dim=4, learning_rate=0.05, batch=64, accuracy_epochs=5, diversity_epochs=2)
+    straight, stopped = (Run.start(tmp_path / name, split, config) for name in ("straight", "stopped"))
+    list(fit(straight, split, config))
+    for _ in zip(range(5), fit(stopped, split, config), strict=False):
+        pass
+    assert [point.phase for point in stopped.read_curve().points] == ["accuracy"] * 5
+    list(fit(stopped, split, config))
+    last = [run.model(run.read_curve().points[-1]) for run in (straight, stopped)]
+    assert torch.equal(last[0].users, last[1].users)
+    assert torch.equal(last[0].items, last[1].items)
+
+
+def test_the_released_settings_train_for_as_many_epochs_as_the_released_code() -> None:
+    released = TrainConfig(preset="release")
+    assert (released.epochs, released.diversity_epochs, released.accuracy_end) == (30, 170, "last")
+    assert TrainConfig(preset="paper").accuracy_end == "best"
 
 
 def test_the_released_settings_are_measured_at_both_lengths(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ PRESETS: dict[str, dict[str, object]] = {
         "skew_rows": "list",
         "blocks": "release",
         "carry_adam": True,
+        "accuracy_end": "last",
+        "accuracy_epochs": 30,
+        "diversity_epochs": 170,
     },
 }
 
@@ -30,7 +33,7 @@ OF_METHOD: dict[str, tuple[str, ...]] = {
     "market": ("delta", "level", "steepness", "stake", "exposure", "deepest"),
     "divmf": (
         "unmask", "unmask_policy", "rows", "columns", "eps", "reg_cov", "reg_skew", "skew_rows", "diversity_k",
-        "mask_seen", "blocks", "diversity_rate", "carry_adam",
+        "mask_seen", "blocks", "diversity_rate", "accuracy_end", "carry_adam",
     ),
 }  # fmt: skip
 # settings of models that are trained by epochs; where one is given and no model, the model is softmax
@@ -180,8 +183,13 @@ class TrainConfig:
     schedule: Literal["sequential", "alternating", "joint"] = Field(
         default="sequential", description="Algorithm 1, epochs in turn, or every step on the sum of both losses (Q3)"
     )
+    accuracy_end: Literal["best", "last"] = Field(
+        default="best",
+        description="what the diversity phase begins with: the epoch best on validation, which patience looks for, or"
+        " the last of accuracy_epochs, however accurate",
+    )
     carry_adam: bool = Field(
-        default=False, description="begin the diversity phase with Adam's moments of the best accuracy epoch"
+        default=False, description="begin the diversity phase with Adam's moments of the epoch whose weights it takes"
     )
     seed: int = Field(default=0, ge=0, description="seed of everything random")
     device: Literal["auto", "cpu", "cuda"] = Field(

@@ -65,7 +65,8 @@ class Training:
         point = Point(phase, number, valid, test, loss=loss, seconds=seconds)
         self.points.append(point)
         with self.clock.phase("writing"):
-            if phase == ACCURACY and self.config.carry_adam and self.curve.base is point:
+            begins = self.config.accuracy_end == "last" or self.curve.base is point
+            if phase == ACCURACY and self.config.carry_adam and begins:
                 self.run.record_moments(self.optimisers[ACCURACY])  # before the state: an epoch made again is the same
             self.run.record(self.curve, self.model, self.optimisers)
         log.info(
@@ -124,7 +125,7 @@ def locked_fit(run: Run, split: Split, config: TrainConfig, start: MF | None, cl
 
 
 def sequential(training: Training) -> Iterator[Point]:
-    """Algorithm 1: accuracy until validation has converged, its best weights restored, then the diversity phase."""
+    """Algorithm 1: accuracy to its end, then from its best weights, or its last, the diversity phase."""
     config = training.config
     if config.epochs == 0 and not training.points:
         yield training.keep(ACCURACY, 0)
@@ -136,7 +137,8 @@ def sequential(training: Training) -> Iterator[Point]:
         yield from along_rho(training.run, config, training.points, maker, training.clock)
         return
     if not training.done(DIVERSITY):
-        training.restore_best()
+        if config.accuracy_end == "best":
+            training.restore_best()
         if config.carry_adam:
             training.run.restore_moments(training.optimisers[DIVERSITY], training.model.n_users)
     while training.done(DIVERSITY) < config.diversity_epochs:
@@ -162,11 +164,11 @@ SCHEDULES = {"sequential": sequential, "alternating": alternating, "joint": join
 
 def converged(training: Training) -> bool:
     """Whether the last `patience` epochs brought no better validation nDCG, or there were enough."""
-    epochs = [point.valid["ndcg"] for point in training.points]
-    if training.config.model == "softmax":  # its step size goes to zero, so its end is a choice of its own
-        return len(epochs) >= training.config.epochs
+    epochs, config = [point.valid["ndcg"] for point in training.points], training.config
+    if config.model == "softmax" or config.accuracy_end == "last":  # softmax: its step size goes to zero by then
+        return len(epochs) >= config.epochs
     best = epochs.index(max(epochs)) + 1 if epochs else 0
-    return len(epochs) - best >= training.config.patience or len(epochs) >= training.config.epochs
+    return len(epochs) - best >= config.patience or len(epochs) >= config.epochs
 
 
 def measure_both(model: MF, split: Split, k: int, other: int | None = None) -> tuple[Measures, Measures]:

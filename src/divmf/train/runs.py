@@ -6,7 +6,7 @@ interactions.parquet   the split, by number
 epochs.jsonl           a line an epoch: its point of the curve
 points/NNN.safetensors the weights of diversity epoch NNN, or point NNN's discounts and lists (market);
                        000 is the model before diversifying
-points/adam.safetensors where the diversity phase begins with them: Adam's moments of that model
+points/adam.safetensors where the diversity phase begins with them: Adam's moments of the accuracy epoch it begins from
 models.json            the model that was chosen on validation, its settings, and what was tried
 tuned.json             of a softmax trained by epochs: settings chosen on validation, and what was tried
 state.safetensors      weights and optimiser after the last epoch, to resume from
@@ -287,13 +287,13 @@ class Run:
         return self.folder / "points" / "adam.safetensors"
 
     def record_moments(self, optimiser: Any) -> None:
-        """Keep Adam's moments of the best accuracy epoch so far."""
-        write_tensors(self.moments_file, optimiser_tensors({"best": optimiser}))
+        """Keep Adam's moments of the accuracy epoch that the diversity phase would begin with."""
+        write_tensors(self.moments_file, optimiser_tensors({"kept": optimiser}))
 
     def restore_moments(self, optimiser: Any, n_users: int) -> None:
         """Give an optimiser the moments kept last; there are none where no accuracy epoch was trained."""
         if comm.shared(self.moments_file.exists()):
-            restore_optimiser("best", optimiser, read_tensors(self.moments_file, comm.row_range(n_users)))
+            restore_optimiser("kept", optimiser, read_tensors(self.moments_file, comm.row_range(n_users)))
 
     def resume(self, n_users: int) -> dict[str, Tensor]:
         """The last state; lines of the log that it does not cover (an epoch cut short) are taken back. Empty if new.
