@@ -159,3 +159,19 @@ def test_a_synthetic_shop_has_sellers_and_seats_for_every_item() -> None:
     assert shop["seats"].max() <= 120
     assert shop.equals(shop_of(data, seed=1))
     assert not shop.equals(shop_of(data, seed=2))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_lists_are_full_where_others_have_to_make_room(seed: int) -> None:
+    # a hundred lists and more were short: those who could make room were not among the users looked at
+    rng = np.random.default_rng(seed)
+    n_lists, n_items, width, most = 3000, 250, 8, 75
+    scores = rng.gumbel(size=(n_lists, n_items)) - 1.2 * np.log(np.arange(n_items) + 2)
+    items = np.argsort(-scores, axis=1)[:, :width].astype(np.int32)
+    wide = divmf.TopK(
+        items, np.take_along_axis(scores, items, 1).astype(np.float32),
+        pl.Series("user_id", np.arange(n_lists)), pl.Series("item_id", np.arange(n_items)),
+    )  # fmt: skip
+    made = divmf.rerank.market(wide, K, rho=0.1, rules=Rules(capacity={"count": most}))
+    assert made.counts.max() <= most
+    assert (made.items >= 0).all()

@@ -184,6 +184,22 @@ def mark_wanted(columns: Columns, wanted: Array, first: int, last: int, found: A
 
 
 @njit(**BARE)
+def mark_movable(
+    columns: Columns, wanted: Array, full: Array, first: int, last: int, lists: Array, found: Array
+) -> None:
+    """found[u]: whether the list of u holds what is wanted, and could hold another candidate that is not full."""
+    for user in range(first, last):
+        holds, other = False, False
+        for at in range(columns.starts[user], columns.ends[user]):
+            item, own = columns.items[at], False
+            for r in range(lists.shape[1]):
+                own = own or lists[user, r] == item
+            holds = holds or (own and wanted[item])
+            other = other or not (own or full[item])
+        found[user] = holds and other
+
+
+@njit(**BARE)
 def _keeps_room(item: int, own: Array, rules: Ruled) -> bool:
     """Whether a list may hold one more item of each total of an item."""
     for position in range(rules.offsets[item], rules.offsets[item + 1]):

@@ -12,7 +12,7 @@ from divmf.kernels.market import Columns, Terms
 from divmf.kernels.rules import keep_allowed
 from divmf.market.columns import Asked, Held, Source, joined
 from divmf.market.filling import fill
-from divmf.market.repair import empty, mend
+from divmf.market.repair import empty, mend_all
 from divmf.market.ruled import RuledMarket, Standing
 from divmf.market.solve import NEW, ROUNDS, Solution
 from divmf.models.scorer import Factors, Scorer
@@ -145,10 +145,10 @@ def keep(ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standi
         discount = ruled.item_discount(rho, at.lists) + far * most - 10 * far * full
         found = ruled.market.finder.find(discount, at.lists.items)
         if found is columns:  # there are no others
-            mend(ruled, columns, kind, at)
+            mend_all(ruled, columns, kind, at)
             break
         columns = joined(columns, found)
     else:
-        mend(ruled, columns, kind, at)
+        mend_all(ruled, columns, kind, at)
     ruled.polish(columns, kind, rho, at, LAST_SWEEPS)
     return columns

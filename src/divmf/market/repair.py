@@ -10,11 +10,12 @@ from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import RowRange, in_parts
 from divmf.kernels.market import Columns
-from divmf.kernels.rules import mark_wanted
+from divmf.kernels.rules import mark_movable, mark_wanted
 from divmf.market.bound import MANY
 from divmf.market.ruled import RuledMarket, Standing
 
 ALL, SOME = 300, 100  # so many users are mended together; of more, so many of those who can help
+ROUNDS = 20  # of users who are mended together, at the most
 NODES = 50  # of the solver's tree, at the most: the same lists on a busy machine and on an idle one
 SECONDS = 60.0  # a cap alone, for programmes that are hard before the tree begins
 EMPTY, LACKING = 1e6, 1e3  # what an empty slot and a missing showing cost, in spreads
@@ -26,6 +27,15 @@ class Pairs(NamedTuple):
     owners: Array
     items: Array
     values: Array
+
+
+def mend_all(ruled: RuledMarket, columns: Columns, kind: int, at: Standing) -> None:
+    """Mend what turns left, in place, some users at a time, as long as that helps."""
+    for _ in range(ROUNDS):
+        if not empty(at.lists.items) and not (at.counts < ruled.bound.low).any():
+            break
+        if not mend(ruled, columns, kind, at):
+            break
 
 
 def mend(ruled: RuledMarket, columns: Columns, kind: int, at: Standing) -> bool:
@@ -66,16 +76,39 @@ def helpers(ruled: RuledMarket, columns: Columns, at: Standing, span: RowRange) 
     """
     if span.whole <= ALL:
         return np.arange(span.whole)
-    lacking = ruled.over_items((at.counts < ruled.bound.low).astype(np.float64)) > 0
-    found = np.zeros(len(at.lists.items), dtype=np.bool_)
-    in_parts(lambda first, last: mark_wanted(columns, lacking, first, last, found), len(found))
-    short, found = (
+    bound, n_users = ruled.bound, len(at.lists.items)
+    lacking = ruled.over_items((at.counts < bound.low).astype(np.float64)) > 0
+    can_give = np.zeros(n_users, dtype=np.bool_)
+    in_parts(lambda first, last: mark_wanted(columns, lacking, first, last, can_give), n_users)
+    short, can_give = (
         np.concatenate(comm.gathered_rows(span.first + np.flatnonzero(marks)))
-        for marks in ((at.lists.items < 0).any(axis=1), found)
+        for marks in ((at.lists.items < 0).any(axis=1), can_give)
     )
-    every = max(1, len(found) // SOME)
-    others = np.arange(0, span.whole, max(1, span.whole // SOME))  # who may make room
-    return np.unique(np.concatenate([short[:SOME], found[::every][:SOME], others]))[:ALL]
+    short = short[:SOME]
+    makes_room = movable(ruled, columns, at, short[(short >= span.first) & (short < span.last)] - span.first)
+    others = np.concatenate(comm.gathered_rows(span.first + makes_room))
+    if not len(others):
+        others = np.arange(span.whole)
+    return np.unique(np.concatenate([short, spread(can_give), spread(others)]))[:ALL]
+
+
+def spread(users: Array) -> Array:
+    """Some of them, from all over."""
+    return users[:: max(1, len(users) // SOME)][:SOME]
+
+
+def movable(ruled: RuledMarket, columns: Columns, at: Standing, short: Array) -> Array:
+    """Users of this process who have an item in their list that a short list could hold, and could have another.
+
+    short   rows of this process whose lists are short; those of others have candidates that this one does not know
+    """
+    wanted, n_users = np.zeros(ruled.market.finder.n_items, dtype=np.int64), len(at.lists.items)
+    for row in short:
+        wanted[columns.items[columns.starts[row] : columns.ends[row]]] = 1
+    comm.all_reduce(wanted)
+    full, found = ruled.over_items((at.counts >= ruled.bound.high).astype(np.float64)) > 0, np.zeros(n_users, np.bool_)
+    in_parts(lambda first, last: mark_movable(columns, wanted > 0, full, first, last, at.lists.items, found), n_users)
+    return np.flatnonzero(found)
 
 
 def pairs_of(columns: Columns, kind: int, rows: Array, owners: Array) -> Pairs:
