@@ -127,14 +127,15 @@ def accuracy_of(points: Any) -> Any:
     return points.filter(points["phase"] == "accuracy")
 
 
-def base_of(points: Any) -> dict[str, Any]:
-    """MF: the accuracy epoch with the highest validation nDCG."""
-    found: dict[str, Any] = accuracy_of(points).sort("valid_ndcg").row(-1, named=True)
+def base_of(points: Any, what: str = PAPER) -> dict[str, Any]:
+    """MF as the diversity phase takes it: the accuracy epoch best on validation, of `preset release` the last."""
+    order = "epoch" if what == RELEASE else "valid_ndcg"
+    found: dict[str, Any] = accuracy_of(points).sort(order).row(-1, named=True)
     return found
 
 
 def accuracy_table(folder: Path, name: str, counts: dict[str, int]) -> Iterator[str]:
-    """MF with either way of batching and of a plain loop: the epoch by validation, a fixed one, the test's best."""
+    """MF with either way of batching and of a plain loop: the epoch it ends with, a fixed one, the test's best."""
     heads = [
         "validation nDCG@5",
         "test nDCG@5 at its epoch",
@@ -150,7 +151,7 @@ def accuracy_table(folder: Path, name: str, counts: dict[str, int]) -> Iterator[
         if not counts[what]:
             continue
         curves = [accuracy_of(points) for points in curves_of(folder, name, what, counts[what])]
-        bases = [base_of(points) for points in curves]
+        bases = [base_of(points, what) for points in curves]
         longer = [base["test_ndcg@10"] for base in bases if "test_ndcg@10" in base]
         valid, test = ([base[key] for base in bases] for key in ("valid_ndcg", "test_ndcg"))
         fixed = [points["test_ndcg"][RELEASED - 1] for points in curves if len(points) >= RELEASED]
@@ -171,27 +172,27 @@ def curve_table(folder: Path, name: str, counts: dict[str, int]) -> Iterator[str
         if not counts[what]:
             continue
         curves = curves_of(folder, name, what, counts[what])
-        reached = [value for points in curves if (value := gini_at(points, level)) is not None]
+        reached = [value for points in curves if (value := gini_at(points, level, what)) is not None]
         cells = [spread(reached) if reached else "not reached"]
         for loss in LOSSES:
-            found = [chosen(points, loss) for points in curves]
+            found = [chosen(points, loss, what) for points in curves]
             cells.append(" / ".join(f"{mean(row[f'test_{m}'] for row in found):.3f}" for m in ("gini", "coverage")))
         yield f"| {what} | {' | '.join(cells)} | {counts[what]} |"
     if theirs is not None:
         yield f"| the authors' code | {theirs:.2f} |{' |' * (len(LOSSES) + 1)}"
 
 
-def operating(points: Any) -> list[dict[str, Any]]:
+def operating(points: Any, what: str) -> list[dict[str, Any]]:
     """MF, then every diversity epoch."""
-    return [base_of(points), *points.filter(points["phase"] == "diversity").iter_rows(named=True)]
+    return [base_of(points, what), *points.filter(points["phase"] == "diversity").iter_rows(named=True)]
 
 
-def gini_at(points: Any, level: float) -> float | None:
+def gini_at(points: Any, level: float, what: str = PAPER) -> float | None:
     """The test Gini where a curve's nDCG, pooled over validation and test items, last falls below a level.
 
     Between two neighbours by interpolation; none where it never falls so far, or begins below.
     """
-    rows = [((row["valid_ndcg"] + row["test_ndcg"]) / 2, row["test_gini"]) for row in operating(points)]
+    rows = [((row["valid_ndcg"] + row["test_ndcg"]) / 2, row["test_gini"]) for row in operating(points, what)]
     for (before, even), (after, more_even) in reversed(list(pairwise(rows))):
         if before >= level > after:
             share = (before - level) / (before - after)
@@ -199,9 +200,9 @@ def gini_at(points: Any, level: float) -> float | None:
     return None
 
 
-def chosen(points: Any, loss: float) -> dict[str, Any]:
+def chosen(points: Any, loss: float, what: str = PAPER) -> dict[str, Any]:
     """The point with the lowest validation Gini among those that keep enough validation nDCG."""
-    rows = operating(points)
+    rows = operating(points, what)
     kept = [row for row in rows if row["valid_ndcg"] >= (1 - loss) * rows[0]["valid_ndcg"]]
     return min(kept, key=lambda row: float(row["valid_gini"]))
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import torch
 from benchmarks import plain
-from benchmarks.authors import accuracy_table, base_of, chosen, file_of, gini_at
+from benchmarks.authors import RELEASE, accuracy_table, base_of, chosen, file_of, gini_at
 from scipy import sparse
 
 from divmf.data.datasets import marketplace
@@ -16,8 +16,9 @@ from divmf.ranking.metrics import measure
 
 
 def points(*rows: tuple[str, float, float, float]) -> pl.DataFrame:
-    """(phase, nDCG on validation, nDCG on test, Gini, the same on both)."""
+    """(phase, nDCG on validation, nDCG on test, Gini, the same on both), an epoch each."""
     frame = pl.DataFrame(rows, schema=["phase", "valid_ndcg", "test_ndcg", "test_gini"], orient="row")
+    frame = frame.with_row_index("epoch", offset=1)
     return frame.with_columns(pl.col("test_gini").alias("valid_gini"))
 
 
@@ -29,6 +30,12 @@ CURVE = points(
 
 def test_mf_is_the_best_accuracy_epoch_on_validation() -> None:
     assert base_of(CURVE)["test_ndcg"] == 0.22
+
+
+def test_mf_of_preset_release_is_the_last_accuracy_epoch_with_which_its_curve_begins() -> None:
+    assert base_of(CURVE, RELEASE)["test_ndcg"] == 0.40
+    assert chosen(CURVE, 0.0, RELEASE)["test_gini"] == 0.50  # of a validation nDCG of 0.15
+    assert gini_at(CURVE, 0.19, RELEASE) == pytest.approx(0.70)  # pooled .275, .18, .19, .15
 
 
 def test_the_table_has_the_epoch_by_validation_a_fixed_one_and_the_best_on_the_test(tmp_path: Path) -> None:
