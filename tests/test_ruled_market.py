@@ -146,7 +146,7 @@ def check_hard(made: Small, lists: Array) -> None:
 
 
 def run(made: Small, rho: float) -> tuple[Array, Proof]:
-    kept = solve_ruled(made.ruled, rho, made.ruled.standing(made.ruled.market.own[1]["all"]))
+    kept = solve_ruled(made.ruled, rho, made.ruled.state_of(made.ruled.market.own[1]["all"]))
     return kept.solution.lists["all"].items, certify_ruled(made.ruled, kept)
 
 

@@ -20,7 +20,7 @@ from divmf.market.given import crowded, given_table, summary, tell_unmet
 from divmf.market.keeping import held_within, keep, shut
 from divmf.market.kept import check_kept
 from divmf.market.repair import mend
-from divmf.market.ruled import RuledMarket, Standing
+from divmf.market.ruled import RuledMarket, State
 from divmf.market.solve import Lists
 from divmf.models.scorer import Blocks, Factors
 from test_ruled_market import Small, check_hard, run, small, worth
@@ -37,10 +37,10 @@ def of_groups(groups: list[int], n_users: int = 8, k: int = 2, scores: Any = Non
     return small(scores, k, Rules(groups={"seller": rules}, catalog=catalog))
 
 
-def standing(made: Small, lists: list[list[int]], price: Any = None) -> Standing:
+def state_of(made: Small, lists: list[list[int]], price: Any = None) -> State:
     items = np.array(lists, dtype=np.int32)
     exposed = ONE * np.bincount(items[items >= 0], minlength=made.scores.shape[1]).astype(np.int64)
-    return made.ruled.standing(Lists(items, exposed), price)
+    return made.ruled.state_of(Lists(items, exposed), price)
 
 
 # ---- what a showing is worth
@@ -48,20 +48,20 @@ def standing(made: Small, lists: list[list[int]], price: Any = None) -> Standing
 
 def test_how_stiff_a_soft_bound_is_depends_on_how_many_showings_it_is_of() -> None:
     made = of_groups([0, 0, 1, 2], floor={"0": 10}, cap={"1": 8})
-    at = standing(made, [NO_ONE] * 8)
-    rules = made.ruled.ruled(0.5, at)
+    state = state_of(made, [NO_ONE] * 8)
+    rules = made.ruled.ruled(0.5, state)
     # half of the bound and one more: 1/6 and 1/5 of a spread for a showing outside; without a bound, a whole one
     assert rules.step == pytest.approx(made.ruled.scale / np.array([6.0, 5.0, 1.0]))
     assert (rules.hard, rules.limited) == (False, False)
-    hard = made.ruled.ruled(0.5, at, made.ruled.binding)
+    hard = made.ruled.ruled(0.5, state, made.ruled.binding)
     assert hard.hard
     assert hard.step == pytest.approx(1e6 * made.ruled.scale)
 
 
 def test_limits_of_a_list_are_looked_for_where_some_total_can_break_one() -> None:
     def limited(made: Small, hard: bool) -> bool:
-        at = standing(made, [NO_ONE] * 8)
-        return made.ruled.ruled(0.0, at, made.ruled.binding if hard else None).limited
+        state = state_of(made, [NO_ONE] * 8)
+        return made.ruled.ruled(0.0, state, made.ruled.binding if hard else None).limited
 
     floors = of_groups([0, 0, 1, 1], floor={"0": 3})
     assert (limited(floors, False), limited(floors, True)) == (False, False)
@@ -78,14 +78,14 @@ def test_limits_of_a_list_are_looked_for_where_some_total_can_break_one() -> Non
 def test_what_a_total_pays_below_its_floor_and_takes_above_its_cap() -> None:
     made = of_groups([0, 0, 1, 2], floor={"0": 4}, cap={"1": 2})
     unit = made.ruled.scale
-    at = standing(made, [[0, 2], [1, 2], [2, 3], NO_ONE], np.array([0.25, -0.5, 0.0]) * unit)
-    assert at.counts.tolist() == [2, 3, 1]
+    state = state_of(made, [[0, 2], [1, 2], [2, 3], NO_ONE], np.array([0.25, -0.5, 0.0]) * unit)
+    assert state.counts.tolist() == [2, 3, 1]
     # two below four: ¼ + (4 − 2 − ½)/3; three above two: −½ + (2 − 3 − ½)/2
-    assert made.ruled.pulls(0.0, at) == pytest.approx(np.array([0.25 + 0.5, -0.5 - 0.75, 0.0]) * unit)
-    assert made.ruled.misses(at).tolist() == [2, -1, 0]
+    assert made.ruled.pulls(0.0, state) == pytest.approx(np.array([0.25 + 0.5, -0.5 - 0.75, 0.0]) * unit)
+    assert made.ruled.misses(state).tolist() == [2, -1, 0]
     assert made.ruled.over_items(np.array([1.0, 10.0, 100.0])).tolist() == [1, 1, 10, 100]
     assert made.ruled.most_over_items(np.array([1.0, 10.0, -1.0])).tolist() == [1, 1, 10, 0]
-    discount = made.ruled.discount(0.0, at)
+    discount = made.ruled.discount(0.0, state)
     assert discount == pytest.approx(np.array([0.75, 0.75, -1.25, 0.0]) * unit)
 
 
@@ -94,19 +94,19 @@ def test_prices_take_over_what_was_paid_and_turns_say_how_many_lists_changed() -
     scores = np.tile([4.0, 3.0, 2.0, 1.0], (4, 1))
     made = of_groups([0, 0, 1, 1], 4, 2, scores, cap={"0": 2})
     columns, own = made.ruled.market.own
-    at = made.ruled.standing(own["all"])
-    assert at.counts.tolist() == [8, 0]
-    assert made.ruled.soften(columns, 1, 0.0, at, 1) > 0
+    state = made.ruled.state_of(own["all"])
+    assert state.counts.tolist() == [8, 0]
+    assert made.ruled.soften(columns, 1, 0.0, state, 1) > 0
     step = made.ruled.scale / 2.0
     most = 4 * made.ruled.scale * float(made.ruled.market.slots[0])
-    expected = np.clip(min(0.0, step * (2 - at.counts[0])), -most, most)
-    assert at.price == pytest.approx([expected, 0.0])
+    expected = np.clip(min(0.0, step * (2 - state.counts[0])), -most, most)
+    assert state.price == pytest.approx([expected, 0.0])
     # where nothing is to be changed, no list does
     calm = of_groups([0, 0, 1, 1], 4, 2, scores, cap={"0": 8})
     columns, own = calm.ruled.market.own
-    at = calm.ruled.standing(own["all"])
-    assert calm.ruled.soften(columns, 1, 0.0, at, 3) == 0.0
-    assert at.price.tolist() == [0.0, 0.0]
+    state = calm.ruled.state_of(own["all"])
+    assert calm.ruled.soften(columns, 1, 0.0, state, 3) == 0.0
+    assert state.price.tolist() == [0.0, 0.0]
 
 
 def test_targets_of_items_say_where_their_bonus_ends() -> None:
@@ -119,14 +119,14 @@ def test_targets_of_items_say_where_their_bonus_ends() -> None:
     height = (made.ruled.own_levels / (np.array([2, 0, 1, 3]) + delta)) ** 16
     assert earned == pytest.approx(0.5 * np.log1p(height) / 16)
     lists = made.ruled.market.own[1]["all"]
-    at = made.ruled.standing(lists)
+    state = made.ruled.state_of(lists)
     table = [
         sum(np.log1p((each / (x + delta)) ** 16) / 16 for x in range(count))
         for each, count in zip(made.ruled.own_levels, lists.exposed // ONE, strict=True)
     ]
     columns = made.ruled.market.own[0]
     value = made.ruled.market.value(columns, 0.0, lists) + 0.5 * sum(table)
-    assert made.ruled.value(columns, 0.5, at) == pytest.approx(value)
+    assert made.ruled.value(columns, 0.5, state) == pytest.approx(value)
 
 
 # ---- candidates that are few
@@ -324,12 +324,12 @@ def test_what_a_list_loses_by_an_item_that_is_lacking_is_what_a_plain_loop_says(
     rules = Rules(groups={"seller": {"floor": 6, "per_list": 2}, "kind": {"floor": 2}}, catalog=catalog)
     made = small(scores, k, rules)
     columns, _ = made.ruled.market.own
-    at = standing(made, random_lists(made, rng, k))
-    for lacking in (at.counts < 9, np.arange(5) == seed % 5):
-        exposed, counts = at.lists.exposed.copy(), at.counts.copy()
-        costs, of = offers(made.ruled, columns, 1, 0.3, at, lacking)
+    state = state_of(made, random_lists(made, rng, k))
+    for lacking in (state.counts < 9, np.arange(5) == seed % 5):
+        exposed, counts = state.lists.exposed.copy(), state.counts.copy()
+        costs, of = offers(made.ruled, columns, 1, 0.3, state, lacking)
         for user in range(7):
-            cost, total = plain_offer(made, 0.3, at.lists.items, lacking, user)
+            cost, total = plain_offer(made, 0.3, state.lists.items, lacking, user)
             assert costs[user] == pytest.approx(cost, rel=1e-6)
             if np.isfinite(cost):
                 assert lacking[of[user]]
@@ -337,8 +337,8 @@ def test_what_a_list_loses_by_an_item_that_is_lacking_is_what_a_plain_loop_says(
                     assert of[user] == total
             else:
                 assert of[user] < 0
-        np.testing.assert_array_equal(at.lists.exposed, exposed)
-        np.testing.assert_array_equal(at.counts, counts)
+        np.testing.assert_array_equal(state.lists.exposed, exposed)
+        np.testing.assert_array_equal(state.counts, counts)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -348,15 +348,15 @@ def test_lists_that_cannot_stay_are_those_that_a_plain_loop_names(seed: int) -> 
     most = {"cap": {"0": 4}, "per_list": 1 + seed % 2}
     made = small(rng.normal(size=(9, 7)), 3, Rules(groups={"seller": most}, catalog=catalog))
     bound, (columns, _) = made.bound, made.ruled.market.own
-    at = standing(made, random_lists(made, rng, 3, short=True))
+    state = state_of(made, random_lists(made, rng, 3, short=True))
     broken = []
-    for user, row in enumerate(at.lists.items):
+    for user, row in enumerate(state.lists.items):
         own = bound.counted(row[None])
-        if (row < 0).any() or (own > bound.per_list).any() or (own[at.counts > bound.high] > 0).any():
+        if (row < 0).any() or (own > bound.per_list).any() or (own[state.counts > bound.high] > 0).any():
             broken.append(user)
-    assert made.ruled.breaking(columns, 1, 0.0, at).tolist() == broken
+    assert made.ruled.breaking(columns, 1, 0.0, state).tolist() == broken
     assert len(broken) > 0
-    turned = standing(made, [row[::-1] for row in at.lists.items.tolist()])  # not in order of value
+    turned = state_of(made, [row[::-1] for row in state.lists.items.tolist()])  # not in order of value
     assert made.ruled.breaking(columns, 1, 0.0, turned).tolist() == list(range(9))
 
 
@@ -370,14 +370,14 @@ def test_lists_that_lack_nothing_are_not_mended() -> None:
     rng = np.random.default_rng(0)
     made = small(rng.normal(size=(6, 7)), 2, Rules(floor={"items": {0: 2}}))
     own = made.ruled.market.own
-    at = made.ruled.standing(own[1]["all"])
-    if at.counts[0] < 2:
-        assert mend(made.ruled, own[0], 1, at)
-    before = at.lists.items.copy()
-    assert at.counts[0] >= 2
-    assert not mend(made.ruled, own[0], 1, at)
-    np.testing.assert_array_equal(at.lists.items, before)
-    lost = made.ruled.standing(Lists(np.full((6, 2), -1, dtype=np.int32), np.zeros(7, dtype=np.int64)))
+    state = made.ruled.state_of(own[1]["all"])
+    if state.counts[0] < 2:
+        assert mend(made.ruled, own[0], 1, state)
+    before = state.lists.items.copy()
+    assert state.counts[0] >= 2
+    assert not mend(made.ruled, own[0], 1, state)
+    np.testing.assert_array_equal(state.lists.items, before)
+    lost = made.ruled.state_of(Lists(np.full((6, 2), -1, dtype=np.int32), np.zeros(7, dtype=np.int64)))
     assert mend(made.ruled, own[0], 1, lost)  # all lists are filled, the floor is met
     check_hard(made, lost.lists.items)
     assert (lost.lists.items >= 0).all()
@@ -397,12 +397,12 @@ def test_turns_end_when_nothing_changes_and_nothing_is_missing(monkeypatch: pyte
 
     monkeypatch.setattr(RuledMarket, "turns", counted)
     made = of_groups([0, 0, 1, 2], 4, cap={"0": 8})
-    at = made.ruled.standing(made.ruled.market.own[1]["all"])
-    made.ruled.soften(made.ruled.market.own[0], 1, 0.0, at, 5)
+    state = made.ruled.state_of(made.ruled.market.own[1]["all"])
+    made.ruled.soften(made.ruled.market.own[0], 1, 0.0, state, 5)
     assert len(turns) == 1
     over = of_groups([0, 0, 1, 2], 4, cap={"0": 1}, scores=np.tile([4.0, 3.0, 2.0, 1.0], (4, 1)))
-    at = over.ruled.standing(over.ruled.market.own[1]["all"])
-    over.ruled.soften(over.ruled.market.own[0], 1, 0.0, at, 5)
+    state = over.ruled.state_of(over.ruled.market.own[1]["all"])
+    over.ruled.soften(over.ruled.market.own[0], 1, 0.0, state, 5)
     assert len(turns) == 1 + 5
 
 
@@ -413,16 +413,16 @@ def test_nobody_can_do_better_alone_where_items_and_groups_have_targets(seed: in
     rules = Rules(target={"by": "worth"}, groups={"seller": {"target": "worth", "weight": 0.5}}, catalog=catalog)
     made, rho = small(rng.normal(size=(5, 6)), 2, rules), 1.0
     columns, own = made.ruled.market.own
-    at = made.ruled.standing(own["all"])
-    free = made.ruled.ruled(rho, at)
+    state = made.ruled.state_of(own["all"])
+    free = made.ruled.ruled(rho, state)
     for _ in range(30):
-        if not made.ruled.turns(columns, 1, rho, at, free):
+        if not made.ruled.turns(columns, 1, rho, state, free):
             break
-    value = worth(made, rho, at.lists.items)
-    assert made.ruled.value(columns, rho, at) == pytest.approx(value)
+    value = worth(made, rho, state.lists.items)
+    assert made.ruled.value(columns, rho, state) == pytest.approx(value)
     for user in range(5):
         for items in combinations(range(6), 2):
-            other = at.lists.items.copy()
+            other = state.lists.items.copy()
             other[user] = sorted(items, key=lambda item, user=user: -made.scores[user, item])
             assert worth(made, rho, other) <= value + 1e-6
 
@@ -433,10 +433,10 @@ def test_what_lacks_showings_is_looked_for_among_all_items(floors: dict[int | st
     made = small(scores, 2, Rules(floor={"items": floors}), 2)
     columns, own = made.ruled.market.own
     assert not np.isin(columns.items[columns.starts[0] : columns.ends[0]], [10, 11]).any()
-    at = made.ruled.standing(own["all"])
-    keep(made.ruled, columns, 1, 0.0, at)
-    assert (at.counts >= made.bound.low).all()
-    check_hard(made, at.lists.items)
+    state = made.ruled.state_of(own["all"])
+    keep(made.ruled, columns, 1, 0.0, state)
+    assert (state.counts >= made.bound.low).all()
+    check_hard(made, state.lists.items)
 
 
 def test_what_is_full_is_not_looked_for() -> None:
@@ -444,9 +444,9 @@ def test_what_is_full_is_not_looked_for() -> None:
     scores = 0.01 * np.random.default_rng(0).normal(size=(6, 12)) + np.linspace(6, -6, 12)
     made = small(scores, 2, Rules(capacity={"items": {0: 3, 1: 3, 2: 3}}), 2)
     columns, own = made.ruled.market.own
-    at = made.ruled.standing(own["all"])
-    keep(made.ruled, columns, 1, 0.0, at)
-    check_hard(made, at.lists.items)
-    assert (at.lists.items >= 0).all()
-    assert at.counts.tolist() == [3, 3, 3]
-    assert np.bincount(at.lists.items.ravel())[3] == 3  # then the next best, for which there is no bound
+    state = made.ruled.state_of(own["all"])
+    keep(made.ruled, columns, 1, 0.0, state)
+    check_hard(made, state.lists.items)
+    assert (state.lists.items >= 0).all()
+    assert state.counts.tolist() == [3, 3, 3]
+    assert np.bincount(state.lists.items.ravel())[3] == 3  # then the next best, for which there is no bound

@@ -12,36 +12,36 @@ from divmf.engine.threads import in_parts
 from divmf.kernels.market import Columns
 from divmf.kernels.rules import offer_part
 from divmf.kernels.totals import shown_by
-from divmf.market.ruled import RuledMarket, Standing
+from divmf.market.ruled import RuledMarket, State
 
 FILLS = 8  # offers made, at the most
 MORE = 1e-6  # spreads: what is paid beyond the cost
 
 
-def fill(ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standing) -> None:
+def fill(ruled: RuledMarket, columns: Columns, kind: int, rho: float, state: State) -> None:
     """Meet floors with these candidates, in place, as far as single changes of lists do."""
     for _ in range(FILLS):
-        lacking = np.maximum(ruled.bound.low - at.counts, 0)
+        lacking = np.maximum(ruled.bound.low - state.counts, 0)
         missing = lacking.sum()
         if not missing:
             return
-        costs, of = offers(ruled, columns, kind, rho, at, lacking > 0)
+        costs, of = offers(ruled, columns, kind, rho, state, lacking > 0)
         pay = pays(costs, of, lacking) + MORE * ruled.scale
         users = np.flatnonzero((of >= 0) & (costs <= pay[of]))
         if not comm.total(len(users)):
             return
         step = np.where(lacking > 0, pay, ruled.binding)
-        ruled.turns(columns, kind, rho, at, ruled.ruled(rho, ruled.freed(at), step), users)
-        if np.maximum(ruled.bound.low - at.counts, 0).sum() >= missing:
+        ruled.turns(columns, kind, rho, state, ruled.ruled(rho, ruled.freed(state), step), users)
+        if np.maximum(ruled.bound.low - state.counts, 0).sum() >= missing:
             return
 
 
 def offers(
-    ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standing, lacking: Array
+    ruled: RuledMarket, columns: Columns, kind: int, rho: float, state: State, lacking: Array
 ) -> tuple[Array, Array]:
     """What each user's list loses by an item of a total that lacks showings, and the total.  (n_users,) both"""
-    n_users, terms = len(at.lists.items), ruled.market.terms(rho)
-    rules = ruled.ruled(rho, ruled.freed(at), np.where(lacking, 0.0, ruled.binding))
+    n_users, terms = len(state.lists.items), ruled.market.terms(rho)
+    rules = ruled.ruled(rho, ruled.freed(state), np.where(lacking, 0.0, ruled.binding))
     costs, of = np.full(n_users, np.inf), np.full(n_users, -1)
 
     wanted = np.full(len(rules.large), -1)
@@ -49,8 +49,8 @@ def offers(
     np.maximum.at(wanted, np.repeat(np.arange(len(wanted)), np.diff(rules.offsets))[of_items], rules.totals[of_items])
 
     def part(first: int, last: int) -> None:
-        shown = shown_by(at.lists.exposed.copy(), at.counts.copy(), terms, rules)
-        offer_part(columns, kind, first, last, terms, rules, shown, at.lists.items, wanted, costs, of)
+        shown = shown_by(state.lists.exposed.copy(), state.counts.copy(), terms, rules)
+        offer_part(columns, kind, first, last, terms, rules, shown, state.lists.items, wanted, costs, of)
 
     in_parts(part, n_users, span=comm.row_range(n_users))
     return costs, of

@@ -13,7 +13,7 @@ from divmf.kernels.rules import keep_allowed
 from divmf.market.columns import Asked, Held, Source, joined
 from divmf.market.filling import fill
 from divmf.market.repair import empty, mend_all
-from divmf.market.ruled import RuledMarket, Standing
+from divmf.market.ruled import RuledMarket, State
 from divmf.market.solve import NEW, ROUNDS, Solution
 from divmf.models.scorer import Factors, Scorer
 
@@ -92,10 +92,10 @@ class Kept(NamedTuple):
     """What was found for one ρ, and the first kind's lists as they were while bounds were soft, with their prices."""
 
     solution: Solution
-    soft: Standing
+    soft: State
 
 
-def approach(ruled: RuledMarket, rho: float, soft: Standing, first: int = SOFT_SWEEPS) -> Columns:
+def approach(ruled: RuledMarket, rho: float, soft: State, first: int = SOFT_SWEEPS) -> Columns:
     """Turns with soft bounds, in place, of the first kind of lists; the candidates that they are of.
 
     first   how many there are, at the most, where there are no prices yet
@@ -114,41 +114,41 @@ def approach(ruled: RuledMarket, rho: float, soft: Standing, first: int = SOFT_S
     return columns
 
 
-def solve_ruled(ruled: RuledMarket, rho: float, soft: Standing) -> Kept:
+def solve_ruled(ruled: RuledMarket, rho: float, soft: State) -> Kept:
     """The lists for ρ that keep the rules, from those of the first kind for another ρ, which may break them.
 
     soft   becomes the lists for ρ with soft bounds
     """
     columns = approach(ruled, rho, soft)
     (bit, first), *others = ruled.market.bits
-    at = {first: soft.copy()}
-    found = keep(ruled, columns, bit, rho, at[first])
+    states = {first: soft.copy()}
+    found = keep(ruled, columns, bit, rho, states[first])
     for other, kind in others:
-        at[kind] = at[first].copy()
-        ruled.soften(found, other, rho, at[kind], OTHER_SWEEPS)
-        keep(ruled, found, other, rho, at[kind])
-    return Kept(Solution(rho, {kind: each.lists for kind, each in at.items()}, found), soft)
+        states[kind] = states[first].copy()
+        ruled.soften(found, other, rho, states[kind], OTHER_SWEEPS)
+        keep(ruled, found, other, rho, states[kind])
+    return Kept(Solution(rho, {kind: each.lists for kind, each in states.items()}, found), soft)
 
 
-def keep(ruled: RuledMarket, columns: Columns, kind: int, rho: float, at: Standing) -> Columns:
+def keep(ruled: RuledMarket, columns: Columns, kind: int, rho: float, state: State) -> Columns:
     """Make lists keep every rule that can be kept, in place; the candidates that they are of."""
     for _ in range(TRIES):
-        ruled.harden(columns, kind, rho, at)
-        fill(ruled, columns, kind, rho, at)
-        lacking = np.maximum(ruled.bound.low - at.counts, 0)
-        if not lacking.any() and not empty(at.lists.items):
+        ruled.harden(columns, kind, rho, state)
+        fill(ruled, columns, kind, rho, state)
+        lacking = np.maximum(ruled.bound.low - state.counts, 0)
+        if not lacking.any() and not empty(state.lists.items):
             break
         # what lacks the most is looked for first; what is full, not at all
         most = ruled.most_over_items(np.where(lacking > 0, 0.5 + lacking / np.maximum(ruled.bound.low, 1), 0.0))
-        full = ruled.over_items((at.counts >= ruled.bound.high).astype(np.float64)) > 0
+        full = ruled.over_items((state.counts >= ruled.bound.high).astype(np.float64)) > 0
         far = DECIDES * ruled.scale
-        discount = ruled.item_discount(rho, at.lists) + far * most - 10 * far * full
-        found = ruled.market.finder.find(discount, at.lists.items)
+        discount = ruled.item_discount(rho, state.lists) + far * most - 10 * far * full
+        found = ruled.market.finder.find(discount, state.lists.items)
         if found is columns:  # there are no others
-            mend_all(ruled, columns, kind, at)
+            mend_all(ruled, columns, kind, state)
             break
         columns = joined(columns, found)
     else:
-        mend_all(ruled, columns, kind, at)
-    ruled.polish(columns, kind, rho, at, LAST_SWEEPS)
+        mend_all(ruled, columns, kind, state)
+    ruled.polish(columns, kind, rho, state, LAST_SWEEPS)
     return columns

@@ -21,7 +21,7 @@ from divmf.market.bound import MANY
 from divmf.market.certificate import TIGHT, answers, asked, total_of
 from divmf.market.columns import joined
 from divmf.market.keeping import OUT, Kept
-from divmf.market.ruled import RuledMarket, Standing
+from divmf.market.ruled import RuledMarket, State
 from divmf.market.solve import Lists
 
 STEPS = 24  # of all discounts and prices, from one look at all items to the next
@@ -48,13 +48,13 @@ def certify_ruled(ruled: RuledMarket, kept: Kept) -> Proof:
     market, (solution, soft) = ruled.market, kept
     (bit, first), *_ = market.bits
     rho, columns, lists = solution.rho, solution.columns, solution.lists[first]
-    at = ruled.standing(lists)
-    value = ruled.value(columns, rho, at)
+    state = ruled.state_of(lists)
+    value = ruled.value(columns, rho, state)
     own_columns, own_lists = market.own
-    gained = value - ruled.value(own_columns, rho, ruled.standing(own_lists[first]))
+    gained = value - ruled.value(own_columns, rho, ruled.state_of(own_lists[first]))
     n_slots = comm.row_range(len(lists.items)).whole * float(market.slots.sum())
     unit, n_items = max(gained, ruled.scale * n_slots), market.finder.n_items
-    low, high = box = box_of(ruled, rho, at)
+    low, high = box = box_of(ruled, rho, state)
     start = np.concatenate([ruled.item_discount(rho, lists), ruled.pulls(rho, soft)])
     prices = best = np.clip(start, low, high)
     step = np.repeat([FIRST_STEP * rho, FIRST_STEP * ruled.scale], [n_items, len(prices) - n_items])
@@ -95,13 +95,15 @@ def lowered(
     return best, step
 
 
-def box_of(ruled: RuledMarket, rho: float, at: Standing) -> tuple[Array, Array]:
+def box_of(ruled: RuledMarket, rho: float, state: State) -> tuple[Array, Array]:
     """Where prices of the best lists lie: between what the next and the last showing earn; bounds take over beyond."""
-    bound, free = ruled.bound, ruled.freed(at)
-    lists, one = at.lists, at.counts.clip(max=1)
+    bound, free = ruled.bound, ruled.freed(state)
+    lists, one = state.lists, state.counts.clip(max=1)
     fewer = Lists(lists.items, np.maximum(lists.exposed - ONE, 0))
     loose = ruled.unbounded()
-    earned, before = (loose.pulls(rho, Standing(lists, counts, free.price)) for counts in (at.counts, at.counts - one))
+    earned, before = (
+        loose.pulls(rho, State(lists, counts, free.price)) for counts in (state.counts, state.counts - one)
+    )
     low = np.where(bound.high < MANY, -np.inf, earned)
     high = np.where(bound.low > 0, np.inf, before)
     own, own_before = ruled.item_discount(rho, lists), ruled.item_discount(rho, fewer)

@@ -12,7 +12,7 @@ from divmf.engine.threads import RowRange, in_parts
 from divmf.kernels.market import Columns
 from divmf.kernels.rules import mark_movable, mark_wanted
 from divmf.market.bound import MANY
-from divmf.market.ruled import RuledMarket, Standing
+from divmf.market.ruled import RuledMarket, State
 
 ALL, SOME = 300, 100  # so many users are mended together; of more, so many of those who can help
 ROUNDS = 20  # of users who are mended together, at the most
@@ -29,38 +29,38 @@ class Pairs(NamedTuple):
     values: Array
 
 
-def mend_all(ruled: RuledMarket, columns: Columns, kind: int, at: Standing) -> None:
+def mend_all(ruled: RuledMarket, columns: Columns, kind: int, state: State) -> None:
     """Mend what turns left, in place, some users at a time, as long as that helps."""
     for _ in range(ROUNDS):
-        if not empty(at.lists.items) and not (at.counts < ruled.bound.low).any():
+        if not empty(state.lists.items) and not (state.counts < ruled.bound.low).any():
             break
-        if not mend(ruled, columns, kind, at):
+        if not mend(ruled, columns, kind, state):
             break
 
 
-def mend(ruled: RuledMarket, columns: Columns, kind: int, at: Standing) -> bool:
+def mend(ruled: RuledMarket, columns: Columns, kind: int, state: State) -> bool:
     """Choose the lists of users who can help together, in place; whether anything was mended.
 
     The first of several processes chooses for all of them.
     """
-    span = comm.row_range(len(at.lists.items))
-    users = helpers(ruled, columns, at, span)
+    span = comm.row_range(len(state.lists.items))
+    users = helpers(ruled, columns, state, span)
     if not len(users):
         return False
     own = np.flatnonzero((users >= span.first) & (users < span.last))
     rows = users[own] - span.first
     pairs = Pairs(*(np.concatenate(comm.gathered_rows(each)) for each in pairs_of(columns, kind, rows, own)))
-    others = at.counts - comm.total(ruled.bound.counted(at.lists.items[rows]))
+    others = state.counts - comm.total(ruled.bound.counted(state.lists.items[rows]))
     chosen = comm.shared(solved(ruled, pairs, others, len(users)) if comm.first() else None)
     if chosen is None:
         return False
-    items = at.lists.items.copy()
+    items = state.lists.items.copy()
     items[rows] = chosen[own]
     counts = np.asarray(comm.total(ruled.bound.counted(items)))
     after = empty(items), np.maximum(ruled.bound.low - counts, 0).sum()
-    if after >= (empty(at.lists.items), np.maximum(ruled.bound.low - at.counts, 0).sum()):
+    if after >= (empty(state.lists.items), np.maximum(ruled.bound.low - state.counts, 0).sum()):
         return False
-    at.lists, at.counts = ruled.market.lists(items), counts
+    state.lists, state.counts = ruled.market.lists(items), counts
     return True
 
 
@@ -69,23 +69,23 @@ def empty(items: Array) -> int:
     return int(comm.total((items < 0).sum()))
 
 
-def helpers(ruled: RuledMarket, columns: Columns, at: Standing, span: RowRange) -> Array:
+def helpers(ruled: RuledMarket, columns: Columns, state: State, span: RowRange) -> Array:
     """Users whose lists are short, then those who have a candidate that some floor lacks; all where they are few.
 
     They are numbered over all processes, which agree on them.
     """
     if span.whole <= ALL:
         return np.arange(span.whole)
-    bound, n_users = ruled.bound, len(at.lists.items)
-    lacking = ruled.over_items((at.counts < bound.low).astype(np.float64)) > 0
+    bound, n_users = ruled.bound, len(state.lists.items)
+    lacking = ruled.over_items((state.counts < bound.low).astype(np.float64)) > 0
     can_give = np.zeros(n_users, dtype=np.bool_)
     in_parts(lambda first, last: mark_wanted(columns, lacking, first, last, can_give), n_users)
     short, can_give = (
         np.concatenate(comm.gathered_rows(span.first + np.flatnonzero(marks)))
-        for marks in ((at.lists.items < 0).any(axis=1), can_give)
+        for marks in ((state.lists.items < 0).any(axis=1), can_give)
     )
     short = short[:SOME]
-    makes_room = movable(ruled, columns, at, short[(short >= span.first) & (short < span.last)] - span.first)
+    makes_room = movable(ruled, columns, state, short[(short >= span.first) & (short < span.last)] - span.first)
     others = np.concatenate(comm.gathered_rows(span.first + makes_room))
     if not len(others):
         others = np.arange(span.whole)
@@ -97,27 +97,32 @@ def spread(users: Array) -> Array:
     return users[:: max(1, len(users) // SOME)][:SOME]
 
 
-def movable(ruled: RuledMarket, columns: Columns, at: Standing, short: Array) -> Array:
+def movable(ruled: RuledMarket, columns: Columns, state: State, short: Array) -> Array:
     """Users of this process who have an item in their list that a short list could hold, and could have another.
 
     short   rows of this process whose lists are short; those of others have candidates that this one does not know
     """
-    wanted, n_users = np.zeros(ruled.market.finder.n_items, dtype=np.int64), len(at.lists.items)
+    wanted, n_users = np.zeros(ruled.market.finder.n_items, dtype=np.int64), len(state.lists.items)
     for row in short:
         wanted[columns.items[columns.starts[row] : columns.ends[row]]] = 1
     comm.all_reduce(wanted)
-    full, found = ruled.over_items((at.counts >= ruled.bound.high).astype(np.float64)) > 0, np.zeros(n_users, np.bool_)
-    in_parts(lambda first, last: mark_movable(columns, wanted > 0, full, first, last, at.lists.items, found), n_users)
+    full, found = (
+        ruled.over_items((state.counts >= ruled.bound.high).astype(np.float64)) > 0,
+        np.zeros(n_users, np.bool_),
+    )
+    in_parts(
+        lambda first, last: mark_movable(columns, wanted > 0, full, first, last, state.lists.items, found), n_users
+    )
     return np.flatnonzero(found)
 
 
 def pairs_of(columns: Columns, kind: int, rows: Array, owners: Array) -> Pairs:
     """The candidates of some users of this process; owners: what each user is called."""
     spans = [np.arange(columns.starts[row], columns.ends[row]) for row in rows]
-    at = np.concatenate([np.zeros(0, dtype=np.int64), *spans])
+    state = np.concatenate([np.zeros(0, dtype=np.int64), *spans])
     owner = np.repeat(owners, [len(each) for each in spans])
-    open_ = (columns.opens[at] & kind) > 0
-    return Pairs(owner[open_], columns.items[at][open_], columns.values[at][open_].astype(np.float64))
+    open_ = (columns.opens[state] & kind) > 0
+    return Pairs(owner[open_], columns.items[state][open_], columns.values[state][open_].astype(np.float64))
 
 
 def solved(ruled: RuledMarket, pairs: Pairs, others: Array, n_lists: int) -> Array | None:

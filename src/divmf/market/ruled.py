@@ -50,8 +50,8 @@ class Table(NamedTuple):
 
 
 @dataclass(eq=False)
-class Standing:
-    """One kind of lists under way: what is shown, and the multipliers of the bounds.
+class State:
+    """The state of a solution for one kind of lists: what is shown, and the multipliers of the bounds.
 
     lists   with their exposure; counts (totals,) int64
     price   (totals,) float64: what a showing of a total is paid for the sake of its floor; below 0, charged for its cap
@@ -61,9 +61,9 @@ class Standing:
     counts: Array
     price: Array
 
-    def copy(self) -> "Standing":
+    def copy(self) -> "State":
         """The same in memory of its own."""
-        return Standing(self.lists.copy(), self.counts.copy(), self.price.copy())
+        return State(self.lists.copy(), self.counts.copy(), self.price.copy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class RuledMarket:
         """How many of a total one list may hold.  (totals,)"""
         return np.minimum(self.bound.per_list, len(self.market.slots))
 
-    def ruled(self, rho: float, standing: Standing, step: Array | None = None) -> Ruled:
+    def ruled(self, rho: float, state: State, step: Array | None = None) -> Ruled:
         """The rules as the turns take them; step: what a showing below a floor earns, where bounds are to be hard."""
         bound, bonus, hard = self.bound, self.market.bonus, step is not None
         width = np.where(bound.high < MANY, bound.high, bound.low)
@@ -101,7 +101,7 @@ class RuledMarket:
             hard and bool((several & (bound.high < MANY)).any())
         )
         return Ruled(
-            *self.table, bound.low, bound.high, self.limits, standing.price, soft if step is None else step,
+            *self.table, bound.low, bound.high, self.limits, state.price, soft if step is None else step,
             bound.level, rho * bound.weight, self.own_levels, rho, bonus.steepness, bonus.delta, hard, limited,
         )  # fmt: skip
 
@@ -118,28 +118,28 @@ class RuledMarket:
         starts = np.concatenate([[0], np.cumsum(np.where(small, sizes, 0))])
         return Table(bound.offsets, totals, large, starts, members)
 
-    def standing(self, lists: Lists, price: Array | None = None) -> Standing:
+    def state_of(self, lists: Lists, price: Array | None = None) -> State:
         """Lists with their totals, and prices; none yet where none are given."""
         counts = comm.total(self.bound.counted(lists.items))
         price = np.zeros(self.bound.n_totals) if price is None else price.astype(np.float64)
-        return Standing(lists.copy(), np.asarray(counts), price)
+        return State(lists.copy(), np.asarray(counts), price)
 
     def turns(
-        self, columns: Columns, kind: int, rho: float, at: Standing, rules: Ruled, users: Array | None = None
+        self, columns: Columns, kind: int, rho: float, state: State, rules: Ruled, users: Array | None = None
     ) -> int:
         """Everybody, or some users of this process, take a turn, process after process; how many lists changed."""
-        terms, changed, lists = self.market.terms(rho), 0, at.lists
+        terms, changed, lists = self.market.terms(rho), 0, state.lists
         users = np.arange(len(lists.items)) if users is None else users
         for process in range(comm.size()):
             if comm.rank() == process:
-                changed = take_ruled_turns(columns, kind, users, terms, rules, lists.exposed, at.counts, lists.items)
+                changed = take_ruled_turns(columns, kind, users, terms, rules, lists.exposed, state.counts, lists.items)
             comm.broadcast(lists.exposed, process)
-            comm.broadcast(at.counts, process)
+            comm.broadcast(state.counts, process)
         return int(comm.total(changed))
 
-    def pulls(self, rho: float, at: Standing) -> Array:
+    def pulls(self, rho: float, state: State) -> Array:
         """p: what a showing of each total is worth, by its bonus and its soft bounds.  (totals,)"""
-        return np.asarray(book_of(at.counts, self.ruled(rho, at))[:, PULL])
+        return np.asarray(book_of(state.counts, self.ruled(rho, state))[:, PULL])
 
     def over_items(self, per_total: Array) -> Array:
         """The sum over the totals of each item.  (totals,) → (n_items,)"""
@@ -157,13 +157,13 @@ class RuledMarket:
             height = bonus.steepness * np.log(levels / (shown + bonus.delta))
         return np.asarray(rho * np.logaddexp(0, height) / bonus.steepness)
 
-    def discount(self, rho: float, at: Standing) -> Array:
+    def discount(self, rho: float, state: State) -> Array:
         """What one more showing of each item is worth, rules counted.  (n_items,)"""
-        return self.item_discount(rho, at.lists) + self.over_items(self.pulls(rho, at))
+        return self.item_discount(rho, state.lists) + self.over_items(self.pulls(rho, state))
 
-    def misses(self, at: Standing) -> Array:
+    def misses(self, state: State) -> Array:
         """How many showings totals lack (positive) or have too many (negative).  (totals,)"""
-        return np.asarray(np.maximum(self.bound.low - at.counts, 0) - np.maximum(at.counts - self.bound.high, 0))
+        return np.asarray(np.maximum(self.bound.low - state.counts, 0) - np.maximum(state.counts - self.bound.high, 0))
 
     def most_over_items(self, per_total: Array) -> Array:
         """The largest over the totals of each item, 0 for none.  (totals,) → (n_items,)"""
@@ -173,37 +173,39 @@ class RuledMarket:
         )
         return found
 
-    def soften(self, columns: Columns, kind: int, rho: float, at: Standing, sweeps: int) -> float:
+    def soften(self, columns: Columns, kind: int, rho: float, state: State, sweeps: int) -> float:
         """Turns with soft bounds, prices following, until hardly a list changes; the fraction changed first."""
-        n_users, first = comm.row_range(len(at.lists.items)).whole, 0.0
+        n_users, first = comm.row_range(len(state.lists.items)).whole, 0.0
         width = np.maximum(np.where(self.bound.high < MANY, self.bound.high, self.bound.low), 1)
         most = MOST_PRICE * self.scale * float(self.market.slots[0])
         for _ in range(sweeps):
-            rules = self.ruled(rho, at)
-            changed = self.turns(columns, kind, rho, at, rules)
+            rules = self.ruled(rho, state)
+            changed = self.turns(columns, kind, rho, state, rules)
             first = first or changed / n_users
-            below, above = (at.price + rules.step * (edge - at.counts) for edge in (self.bound.low, self.bound.high))
-            at.price = np.clip(np.maximum(below, 0.0) + np.minimum(above, 0.0), -most, most)
-            off = float(np.max(np.abs(self.misses(at)) / width, initial=0.0))
+            below, above = (
+                state.price + rules.step * (edge - state.counts) for edge in (self.bound.low, self.bound.high)
+            )
+            state.price = np.clip(np.maximum(below, 0.0) + np.minimum(above, 0.0), -most, most)
+            off = float(np.max(np.abs(self.misses(state)) / width, initial=0.0))
             if changed <= SETTLED * n_users and off <= CLOSE:
                 break
         return first
 
-    def harden(self, columns: Columns, kind: int, rho: float, at: Standing) -> None:
+    def harden(self, columns: Columns, kind: int, rho: float, state: State) -> None:
         """Lists that break a bound give way, in place; what is full is out of reach from here on."""
         for _ in range(HARD_SWEEPS):
-            found, rules = self.breaking(columns, kind, rho, at), self.ruled(rho, at, self.binding)
+            found, rules = self.breaking(columns, kind, rho, state), self.ruled(rho, state, self.binding)
             if not comm.total(len(found)):
                 break
-            self.turns(columns, kind, rho, at, rules, found)
+            self.turns(columns, kind, rho, state, rules, found)
 
-    def breaking(self, columns: Columns, kind: int, rho: float, at: Standing) -> Array:
+    def breaking(self, columns: Columns, kind: int, rho: float, state: State) -> Array:
         """Users of this process whose lists cannot stay."""
-        n_users, rules = len(at.lists.items), self.ruled(rho, at, self.binding)
-        found = np.zeros(n_users, dtype=np.bool_)
+        lists, rules = state.lists.items, self.ruled(rho, state, self.binding)
+        found = np.zeros(len(lists), dtype=np.bool_)
         in_parts(
-            lambda first, last: breaking_part(columns, kind, first, last, rules, at.counts, at.lists.items, found),
-            n_users, span=comm.row_range(n_users),
+            lambda first, last: breaking_part(columns, kind, first, last, rules, state.counts, lists, found),
+            len(lists), span=comm.row_range(len(lists)),
         )  # fmt: skip
         return np.flatnonzero(found)
 
@@ -217,28 +219,28 @@ class RuledMarket:
         none = np.zeros(self.bound.n_totals, dtype=np.int64)
         return replace(self, bound=replace(self.bound, low=none, high=none + MANY))
 
-    def freed(self, at: Standing) -> Standing:
+    def freed(self, state: State) -> State:
         """The same lists at no prices."""
-        return replace(at, price=np.zeros(self.bound.n_totals))
+        return replace(state, price=np.zeros(self.bound.n_totals))
 
-    def polish(self, columns: Columns, kind: int, rho: float, at: Standing, sweeps: int) -> None:
+    def polish(self, columns: Columns, kind: int, rho: float, state: State, sweeps: int) -> None:
         """Turns within the bounds at no price: the objective only rises, and what is met stays met."""
-        free = self.freed(at)
-        rules, n_users = self.ruled(rho, free, self.binding), comm.row_range(len(at.lists.items)).whole
+        free = self.freed(state)
+        rules, n_users = self.ruled(rho, free, self.binding), comm.row_range(len(state.lists.items)).whole
         for _ in range(sweeps):
             if self.turns(columns, kind, rho, free, rules) <= SETTLED * n_users:
                 break
 
-    def value(self, columns: Columns, rho: float, at: Standing) -> float:
+    def value(self, columns: Columns, rho: float, state: State) -> float:
         """The objective of lists that are among the candidates."""
         bound, bonus = self.bound, self.market.bonus
-        value = self.market.value(columns, rho, at.lists)
+        value = self.market.value(columns, rho, state.lists)
         if bound.target is not None:
-            shown = at.lists.exposed >> ONE_BITS
-            plain = bonus.sums[shown] + (at.lists.exposed & (ONE - 1)) / ONE * bonus.table[shown]
+            shown = state.lists.exposed >> ONE_BITS
+            plain = bonus.sums[shown] + (state.lists.exposed & (ONE - 1)) / ONE * bonus.table[shown]
             own = np.empty(len(shown))
             earned_by(self.own_levels, shown, bonus.steepness, bonus.delta, own)
             value += rho * float(own.sum() - plain.sum())
         earned = np.empty(bound.n_totals)
-        earned_by(bound.level, at.counts, bonus.steepness, bonus.delta, earned)
+        earned_by(bound.level, state.counts, bonus.steepness, bonus.delta, earned)
         return value + rho * float((bound.weight * earned).sum())

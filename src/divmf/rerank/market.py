@@ -19,7 +19,7 @@ from divmf.rerank.settings import Order, Share, reranker
 if TYPE_CHECKING:
     from divmf.market.certificate import Certificate
     from divmf.market.keeping import Kept
-    from divmf.market.ruled import Standing
+    from divmf.market.ruled import State
     from divmf.market.solve import Lists, Solution
 
 STEPS = 3.0  # ρ grows so much from one solution to the next: each begins with the lists of the one before
@@ -125,7 +125,7 @@ class MarketOfLists:
         from divmf.market.solve import solve
 
         if self.ruled is not None:
-            kept = solve_ruled(self.ruled, rho * self.unit, self.standing(before))
+            kept = solve_ruled(self.ruled, rho * self.unit, self.state_of(before))
             return Found(rho, kept.solution.lists["all"].items, kept.solution, kept)
         found = solve(self.market, rho * self.unit, self.lists_of(before))
         return Found(rho, found.lists["all"].items, found)
@@ -145,16 +145,16 @@ class MarketOfLists:
         from divmf.market.keeping import WAY_SWEEPS, approach, solve_ruled
 
         assert self.ruled is not None
-        soft = self.standing(found)
+        soft = self.state_of(found)
         for each in list(path_to(rho))[:-1]:
             approach(self.ruled, each * self.unit, soft, WAY_SWEEPS)
         kept = solve_ruled(self.ruled, rho * self.unit, soft)
         return Found(rho, kept.solution.lists["all"].items, kept.solution, kept)
 
-    def standing(self, found: Found) -> "Standing":
+    def state_of(self, found: Found) -> "State":
         """What the next solution with rules begins from."""
         assert self.ruled is not None
-        return self.ruled.standing(self.market.own[1]["all"]) if found.kept is None else found.kept.soft.copy()
+        return self.ruled.state_of(self.market.own[1]["all"]) if found.kept is None else found.kept.soft.copy()
 
     def lists_of(self, found: Found) -> "Lists":
         """What the next solution begins from."""

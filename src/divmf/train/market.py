@@ -159,7 +159,7 @@ class Exchange:
             return Chosen(
                 certificate.discount, {kind: lists.items for kind, lists in found.lists.items()}
             ), certificate.gap
-        kept = solve_ruled(self.ruled, rho, self.ruled.standing(start))
+        kept = solve_ruled(self.ruled, rho, self.ruled.state_of(start))
         with self.clock.phase("certificate"):
             proof = certify_ruled(self.ruled, kept)
         lists = {kind: each.items for kind, each in kept.solution.lists.items()}
