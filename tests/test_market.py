@@ -18,7 +18,7 @@ from divmf.engine.threads import workers
 from divmf.kernels.bound import BINS, balances, offered
 from divmf.kernels.market import ONE, Columns, Terms, gain_of
 from divmf.market.bonus import Bonus
-from divmf.market.certificate import asked, certify, surplus
+from divmf.market.certificate import certify, demand_at, surplus
 from divmf.market.columns import KINDS, Finder, GivenLists, Held, joined
 from divmf.market.solve import Lists, Market, solve
 from divmf.market.values import exposure_weights, slot_weights
@@ -171,7 +171,7 @@ def test_the_bound_is_of_all_items_whatever_the_candidates(exposure: str, width:
     market = market_of(scores, 3, exposure, width, known)
     columns, _ = market.own
     discount = np.round(rng.uniform(0, 2, 9), 2)
-    found, _ = asked(market, columns, 1, 1.0, discount, np.full(9, radius))
+    found, _ = demand_at(market, columns, 1, 1.0, discount, np.full(9, radius))
     weights = market.exposure / ONE
     best = 0.0
     for user in range(7):
@@ -224,7 +224,7 @@ def test_who_would_take_an_item_at_other_discounts_is_what_a_plain_search_says()
         best = max(lists, key=lambda each: market.slots @ scores[user, each] + discounts[each].sum())
         return item in best
 
-    _, counts = asked(market, columns, 1, 1.0, discount, radius)
+    _, counts = demand_at(market, columns, 1, 1.0, discount, radius)
     for item in range(7):
         for edge, below in zip(edges[item], np.cumsum(counts[item]) / ONE, strict=True):
             discounts = np.where(np.arange(7) == item, edge, discount)

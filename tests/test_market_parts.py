@@ -20,7 +20,7 @@ from divmf.market.bonus import Bonus
 from divmf.market.certificate import balanced, certify
 from divmf.market.chosen import Chosen
 from divmf.market.columns import KINDS, Finder, GivenLists, Held, no_counts
-from divmf.market.entering import asked_for, with_new
+from divmf.market.entering import least_discounts, with_new
 from divmf.market.ledger import Ledger
 from divmf.market.ledger import Terms as LedgerTerms
 from divmf.market.offer import Offer, respond
@@ -104,10 +104,10 @@ def test_a_certificate_takes_five_looks_at_least_and_twelve_at_most() -> None:
         (np.random.default_rng(1).normal(size=(6, 8)), 1.0, range(5, 13)),
     ):
         market = market_of(scores, 2)
-        found, asked, ask = solve(market, rho, market.own[1]["all"]), [], market.finder.ask
-        market.finder.ask = lambda *args, ask=ask, asked=asked: asked.append(args) or ask(*args)  # type: ignore[method-assign]
+        found, calls, demand = solve(market, rho, market.own[1]["all"]), [], market.finder.demand
+        market.finder.demand = lambda *args, demand=demand, calls=calls: calls.append(args) or demand(*args)  # type: ignore[method-assign]
         certify(market, found)
-        assert len(asked) in looks
+        assert len(calls) in looks
 
 
 # ---- candidates
@@ -159,12 +159,12 @@ def test_what_given_lists_are_worth_and_at_what_discounts_users_would_take_an_it
     terms = Terms(np.ones(1), np.array([ONE]), np.zeros(4))
     discount = np.array([0.5, 0.0, 0.0])
     # item 0 is taken from −1 on, below the range from ½ − 1; item 1 from 1½ on, in the last twelfth of its range
-    (found,) = source.ask(source.columns, 1, terms, discount, np.array([1.0, 1.625, 1.0]))
+    (found,) = source.demand(source.columns, 1, terms, discount, np.array([1.0, 1.625, 1.0]))
     assert found.worth == 1.5
     expected = no_counts(3)
     expected[0, 0] = expected[1, BINS] = ONE
     np.testing.assert_array_equal(found.counts, expected)
-    (found,) = source.ask(source.columns, 1, terms, discount, np.array([1.0, 1.5, 1.0]))
+    (found,) = source.demand(source.columns, 1, terms, discount, np.array([1.0, 1.5, 1.0]))
     expected[1, BINS] = 0  # exactly at the end of the range is not within
     np.testing.assert_array_equal(found.counts, expected)
 
@@ -173,7 +173,7 @@ def test_users_of_several_slots_are_counted_by_what_the_slot_exposes() -> None:
     # two slots of weights 2 and 1, which expose 1 and ½; values 4, 2, 1 at no discounts: items 0 and 1, worth 10
     source = GivenLists(np.array([[0, 1, 2]], dtype=np.int32), np.array([[4.0, 2.0, 1.0]], dtype=np.float32), 3)
     terms = Terms(np.array([2.0, 1.0]), np.array([ONE, ONE // 2]), np.zeros(4))
-    (found,) = source.ask(source.columns, 1, terms, np.zeros(3), np.full(3, 4.0))
+    (found,) = source.demand(source.columns, 1, terms, np.zeros(3), np.full(3, 4.0))
     assert found.worth == 10
     # without item 2 a list is worth 10, with it 9: (10 − 9)/½ = 2. Without item 1 it is 9, with it 10: (9 − 10)/½ = −2.
     # Without item 0 it is 5, with it 10, (5 − 10)/1 = −5, which is below the range
@@ -269,11 +269,11 @@ def test_a_list_gives_up_the_item_that_costs_least_also_where_exposure_falls() -
     offer = Offer(np.zeros(0), np.array([3.0, 1.0]), np.array([1.0, 0.5]))
     # 3·2 + 1·1 = 7. In place of the second item, the new one of 3 comes first: 9 + 2 = 11, a full showing: −4; in
     # place of the first: 9 + 1 = 10, −3
-    asked, exposed = asked_for(np.array([[2.0, 1.0]]), np.zeros((1, 2)), np.array([3.0]), offer)
-    assert asked.tolist() == [-4.0]
+    needed, exposed = least_discounts(np.array([[2.0, 1.0]]), np.zeros((1, 2)), np.array([3.0]), offer)
+    assert needed.tolist() == [-4.0]
     assert exposed.tolist() == [1.0]
-    asked, exposed = asked_for(np.array([[2.0, 1.0]]), np.zeros((1, 2)), np.array([0.5]), offer)
-    assert asked.tolist() == [1.0]  # the second slot: (7 − 6.5)/½
+    needed, exposed = least_discounts(np.array([[2.0, 1.0]]), np.zeros((1, 2)), np.array([0.5]), offer)
+    assert needed.tolist() == [1.0]  # the second slot: (7 − 6.5)/½
     assert exposed.tolist() == [0.5]
 
 

@@ -13,7 +13,7 @@ from divmf.data.datasets import marketplace
 from divmf.data.new_items import NewItems
 from divmf.data.split import Split
 from divmf.market.bonus import Bonus
-from divmf.market.entering import asked_for, entering
+from divmf.market.entering import entering, least_discounts
 from divmf.market.offer import Offer
 
 
@@ -24,11 +24,11 @@ def split() -> Split:
 
 def test_the_discount_is_where_what_users_ask_for_meets_what_a_showing_earns() -> None:
     bonus = Bonus(delta=1.0, level=1.0, steepness=1.0, most=4)  # b(x) = log(1 + 1/(x + 1))
-    asked, full = np.array([0.5, 0.1, np.inf, 0.25]), np.ones(4)
+    needed, full = np.array([0.5, 0.1, np.inf, 0.25]), np.ones(4)
     # ρ·b: 0.693, 0.405, 0.288, 0.223; two take it, for 0.5 > 0.288: from 0.288 on, up to what the second earns, 0.405
-    assert entering(asked, full, 1.0, bonus) == pytest.approx((np.log(4 / 3) + np.log(3 / 2)) / 2)
+    assert entering(needed, full, 1.0, bonus) == pytest.approx((np.log(4 / 3) + np.log(3 / 2)) / 2)
     # ρ·b: 0.347, 0.203; one takes it, for 0.25 > 0.203: from 0.203 on, up to what the second asks for, 0.25
-    assert entering(asked, full, 0.5, bonus) == pytest.approx((0.5 * np.log(1.5) + 0.25) / 2)
+    assert entering(needed, full, 0.5, bonus) == pytest.approx((0.5 * np.log(1.5) + 0.25) / 2)
     # one takes it, from what that one asks for, 0.6, up to what it earns, 0.693
     assert entering(np.array([0.6, 0.7]), np.ones(2), 1.0, bonus) == pytest.approx((0.6 + np.log(2)) / 2)
     assert entering(np.array([0.7]), np.ones(1), 1.0, bonus) == pytest.approx(np.log(2))  # nobody: what the first earns
@@ -43,9 +43,9 @@ def test_where_more_take_it_than_the_bonus_knows_the_last_showing_counts() -> No
 def test_a_list_asks_for_what_it_loses_by_the_new_item() -> None:
     offer = Offer(np.zeros(0), np.array([3.0, 1.0]), np.array([1.0, 1.0]))
     values, discounts = np.array([[2.0, 1.0], [2.0, 1.0]]), np.array([[0.0, 0.5], [0.5, 0.0]])
-    asked, exposed = asked_for(values, discounts, np.array([0.25, 1.5]), offer)
+    needed, exposed = least_discounts(values, discounts, np.array([0.25, 1.5]), offer)
     # last out: 7.5 against 6 + 0.25; and 7.5 against 6 + 0.5 + 1.5: it would be taken at any discount
-    np.testing.assert_allclose(asked, [1.25, -0.5])
+    np.testing.assert_allclose(needed, [1.25, -0.5])
     np.testing.assert_allclose(exposed, 1)
 
 

@@ -70,7 +70,7 @@ def test_what_rules_mean_worked_by_hand() -> None:
         "seller 'x'": (2, MANY, 1), "seller 'y'": (1, MANY, 1),
         "tags 's'": (0, 2, MANY), "tags 't'": (0, MANY, MANY), "promote": (3, MANY, MANY),
     }  # fmt: skip
-    assert bound.asked[named["seller 'y'"]] == 2  # its one item has one seat
+    assert bound.floor[named["seller 'y'"]] == 2  # its one item has one seat
     assert bound.impossible == (
         "seller 'y': 2 showings asked for, at most 1 possible: that is the capacity of its item",
     )
@@ -278,7 +278,7 @@ def test_the_first_five_floors_that_cannot_be_met_are_named(caplog: pytest.LogCa
         bound = bind(Rules(floor={"count": 2}), data)
     assert len(bound.impossible) == 7
     assert bound.low.tolist() == [1] * 7
-    assert bound.asked.tolist() == [2] * 7
+    assert bound.floor.tolist() == [2] * 7
     said = [record.getMessage() for record in caplog.records]
     assert said[0] == "item 'i0': 2 showings asked for, at most 1 possible: 1 users have not met it"
     assert len(said) == 6

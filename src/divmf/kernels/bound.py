@@ -22,9 +22,9 @@ BINS = 12  # of thresholds, from a discount less its radius to the discount and 
 def _candidates(columns: Columns, user: int, kind: int, items: Array, values: Array) -> int:
     """Write down the user's candidates for one kind of lists; how many they are."""
     size = 0
-    for at in range(columns.starts[user], columns.ends[user]):
-        items[size], values[size] = columns.items[at], columns.values[at]
-        size += (columns.opens[at] & kind) != 0
+    for candidate in range(columns.starts[user], columns.ends[user]):
+        items[size], values[size] = columns.items[candidate], columns.values[candidate]
+        size += (columns.opens[candidate] & kind) != 0
     return size
 
 
@@ -38,8 +38,8 @@ def _find_least(
     """
     for r in range(len(terms.slots)):
         found, share = 0, terms.exposure[r] / ONE
-        for at in range(size):
-            worth = terms.slots[r] * values[at] + share * discount[items[at]]
+        for candidate in range(size):
+            worth = terms.slots[r] * values[candidate] + share * discount[items[candidate]]
             if found < len(highest) or worth > highest[0]:
                 found = keep_highest(highest, found, worth)
         enough = found == len(highest)
@@ -50,8 +50,8 @@ def _find_least(
 def _keep(size: int, items: Array, values: Array, terms: Terms, reach: Array, least: Array) -> int:
     """Keep, of these items, those that reach the least of a slot; how many they are."""
     kept = 0
-    for at in range(size):
-        item, value, enough = items[at], values[at], False
+    for candidate in range(size):
+        item, value, enough = items[candidate], values[candidate], False
         for r in range(len(least)):
             enough |= terms.slots[r] * value + terms.exposure[r] / ONE * reach[item] >= least[r]
         items[kept], values[kept] = item, value
@@ -78,16 +78,18 @@ def _forward(
     best[0, 0] = 0.0
     for r in range(k):
         best[0, r + 1] = best[0, r] + outside[r]
-    for at in range(size):
-        best[at + 1] = best[at]
+    for candidate in range(size):
+        best[candidate + 1] = best[candidate]
         for r in range(k):
-            gain = terms.exposure[r] / ONE * discount[items[at]]
-            filled = max(best[at, r] + terms.slots[r] * values[at] + gain, best[at + 1, r] + outside[r])
-            best[at + 1, r + 1] = max(best[at + 1, r + 1], filled)
+            gain = terms.exposure[r] / ONE * discount[items[candidate]]
+            filled = max(
+                best[candidate, r] + terms.slots[r] * values[candidate] + gain, best[candidate + 1, r] + outside[r]
+            )
+            best[candidate + 1, r + 1] = max(best[candidate + 1, r + 1], filled)
 
 
 @njit(cache=True, nogil=True)
-def _ask(
+def _demand(
     size: int, items: Array, values: Array, terms: Terms, discount: Array, radius: Array, outside: Array, best: Array,
     counts: Array,
 ) -> Any:  # fmt: skip
@@ -101,15 +103,15 @@ def _ask(
     _forward(size, items, values, terms, discount, outside, best)
     behind = np.full(k + 1, NEVER)  # the most that the slots from r on can hold of what follows
     behind[length] = 0.0
-    for at in range(size - 1, -1, -1):
-        item, value, without = items[at], values[at], NEVER
+    for candidate in range(size - 1, -1, -1):
+        item, value, without = items[candidate], values[candidate], NEVER
         for r in range(length + 1):
-            without = max(without, best[at, r] + behind[r])
+            without = max(without, best[candidate, r] + behind[r])
         least, slot = np.inf, 0
         for r in range(length):
             share = terms.exposure[r] / ONE
             filled = terms.slots[r] * value + behind[r + 1]
-            threshold = (without - best[at, r] - filled) / share
+            threshold = (without - best[candidate, r] - filled) / share
             if threshold < least:
                 least, slot = threshold, r
             behind[r] = max(behind[r], filled + share * discount[item])
@@ -120,22 +122,22 @@ def _ask(
 
 
 @njit(cache=True, nogil=True)
-def ask_part(
+def demand_part(
     columns: Columns, kind: int, first: int, last: int, terms: Terms, discount: Array, radius: Array, counts: Array
 ) -> float:
-    """What the best lists of users first … last−1 are worth, of their candidates alone; see `ask_rows`."""
+    """What the best lists of users first … last−1 are worth, of their candidates alone; see `demand_of_rows`."""
     total, k = 0.0, len(terms.slots)
     width = widest(columns, first, last)
     items, values, best = np.empty(width, dtype=np.int32), np.empty(width), np.empty((width + 1, k + 1))
     outside = np.full(k, NEVER)
     for user in range(first, last):
         size = _candidates(columns, user, kind, items, values)
-        total += _ask(size, items, values, terms, discount, radius, outside, best, counts)
+        total += _demand(size, items, values, terms, discount, radius, outside, best, counts)
     return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def ask_rows(
+def demand_of_rows(
     block: Array, first: int, kind: int, wanted: Wanted, columns: Columns, terms: Terms, discount: Array,
     radius: Array, counts: Array,
 ) -> float:  # fmt: skip
@@ -180,7 +182,7 @@ def ask_rows(
         if not flat:
             outside[:] = least
         order = np.argsort(-values[:size])
-        total += _ask(size, items[order], values[order], terms, discount, radius, outside, best, counts)
+        total += _demand(size, items[order], values[order], terms, discount, radius, outside, best, counts)
     return total
 
 
@@ -204,12 +206,12 @@ def offered(discount: float, bonus: Array) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _crossing(low: float, high: float, asked: float, more: float, bonus: Array) -> float:
+def _crossing(low: float, high: float, demand: float, more: float, bonus: Array) -> float:
     """Where demand that grows evenly from one discount to another meets what is offered; by halving the range."""
-    begin, slope = low, (more - asked) / (high - low)
+    begin, slope = low, (more - demand) / (high - low)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if asked + slope * (middle - begin) >= offered(middle, bonus):
+        if demand + slope * (middle - begin) >= offered(middle, bonus):
             high = middle
         else:
             low = middle
@@ -221,16 +223,16 @@ def balances(counts: Array, discount: Array, radius: Array, bonus: Array, found:
     """found[i]: where, around its discount, the demand for item i meets what it offers; an end of the range where
     they do not meet within.
 
-    counts, radius   see `ask_rows`
+    counts, radius   see `demand_of_rows`
     """
     for item in range(len(discount)):
         low = discount[item] - radius[item]
-        asked, given = counts[item, 0] / ONE, offered(low, bonus)
+        demand, supply = counts[item, 0] / ONE, offered(low, bonus)
         found[item] = low
         for position in range(1, BINS + 1):
-            if asked >= given:
+            if demand >= supply:
                 break
             high = discount[item] + radius[item] * (2 * position / BINS - 1)
-            more, given = asked + counts[item, position] / ONE, offered(high, bonus)
-            found[item] = high if more < given else _crossing(low, high, asked, more, bonus)
-            asked, low = more, high
+            more, supply = demand + counts[item, position] / ONE, offered(high, bonus)
+            found[item] = high if more < supply else _crossing(low, high, demand, more, bonus)
+            demand, low = more, high

@@ -86,20 +86,20 @@ def best_within(size: int, slots: Array, desk: Desk, rules: Ruled, trace: Trace,
         states *= trace.sizes[t]
     trace.best[:, :states] = NEVER
     trace.best[0, 0] = 0.0
-    for at in range(size):
-        item, value = desk.items[at], desk.values[at]
+    for candidate in range(size):
+        item, value = desk.items[candidate], desk.values[candidate]
         step = _step_of(item, rules, trace.tracked, trace.sizes, n_tracked)
-        for r in range(min(at, k - 1), -1, -1):
-            worth = slots[r] * value + desk.gains[at, r]
+        for r in range(min(candidate, k - 1), -1, -1):
+            worth = slots[r] * value + desk.gains[candidate, r]
             for state in range(states - 1, -1, -1):
-                trace.taken[at, r, state] = False
+                trace.taken[candidate, r, state] = False
             for state in range(states - step):
                 before = trace.best[r, state]
                 if before == NEVER or not _fits(state, item, rules, trace.tracked, trace.sizes, n_tracked):
                     continue
                 if before + worth > trace.best[r + 1, state + step]:
                     trace.best[r + 1, state + step] = before + worth
-                    trace.taken[at, r, state + step] = True
+                    trace.taken[candidate, r, state + step] = True
     chosen[:] = -1
     length, state = 0, 0
     for r in range(min(k, size), 0, -1):
@@ -108,12 +108,12 @@ def best_within(size: int, slots: Array, desk: Desk, rules: Ruled, trace: Trace,
             length = r
             break
     r = length
-    for at in range(size - 1, -1, -1):
+    for candidate in range(size - 1, -1, -1):
         if r == 0:
             break
-        if r - 1 <= at and trace.taken[at, r - 1, state]:
-            chosen[r - 1] = at
-            state -= _step_of(desk.items[at], rules, trace.tracked, trace.sizes, n_tracked)
+        if r - 1 <= candidate and trace.taken[candidate, r - 1, state]:
+            chosen[r - 1] = candidate
+            state -= _step_of(desk.items[candidate], rules, trace.tracked, trace.sizes, n_tracked)
             r -= 1
 
 
@@ -132,8 +132,8 @@ def broken(desk: Desk, chosen: Array, rules: Ruled, counts: Array, tracked: Arra
             for other in range(k):
                 if chosen[other] >= 0:
                     its = desk.items[chosen[other]]
-                    for at in range(rules.offsets[its], rules.offsets[its + 1]):
-                        held += rules.totals[at] == total
+                    for membership in range(rules.offsets[its], rules.offsets[its + 1]):
+                        held += rules.totals[membership] == total
             if held > room_of(total, rules, counts):
                 known = False
                 for t in range(n_tracked):
@@ -147,17 +147,17 @@ def broken(desk: Desk, chosen: Array, rules: Ruled, counts: Array, tracked: Arra
 def without_more(total: int, size: int, room: int, rules: Ruled, desk: Desk, chosen: Array) -> int:
     """Where too many limits bind to track them: of a total, its first chosen stay; how many candidates are left."""
     left, kept = 0, 0
-    for at in range(size):
-        if is_in(desk.items[at], total, rules):
+    for candidate in range(size):
+        if is_in(desk.items[candidate], total, rules):
             held = False
             for r in range(len(chosen)):
-                held = held or chosen[r] == at
+                held = held or chosen[r] == candidate
             if not held or kept == room:
                 continue
             kept += 1
-        desk.items[left] = desk.items[at]
-        desk.values[left] = desk.values[at]
-        desk.gains[left] = desk.gains[at]
+        desk.items[left] = desk.items[candidate]
+        desk.values[left] = desk.values[candidate]
+        desk.gains[left] = desk.gains[candidate]
         left += 1
     return left
 

@@ -102,17 +102,17 @@ def _consider(columns: Columns, user: int, kind: int, exposed: Array, terms: Ter
     """
     k, size, n_highest = len(terms.slots), 0, 0
     flat = terms.exposure[0] == terms.exposure[k - 1]
-    for at in range(columns.starts[user], columns.ends[user]):
-        if not columns.opens[at] & kind:
+    for candidate in range(columns.starts[user], columns.ends[user]):
+        if not columns.opens[candidate] & kind:
             continue
-        item = columns.items[at]
+        item = columns.items[candidate]
         gain = gain_of(exposed[item], terms.exposure[0], terms.bonus)
         if flat:
             if n_highest == k and gain <= desk.highest[0]:
                 continue
             n_highest = keep_highest(desk.highest, n_highest, gain)
         desk.items[size] = item
-        desk.values[size] = columns.values[at]
+        desk.values[size] = columns.values[candidate]
         for r in range(k):
             desk.gains[size, r] = gain if flat else gain_of(exposed[item], terms.exposure[r], terms.bonus)
         size += 1
@@ -130,20 +130,20 @@ def best_list(size: int, slots: Array, desk: Desk, chosen: Array) -> Any:
     best, found, taken = desk.best, desk.found, desk.taken
     best[0] = 0.0
     best[1:] = NEVER
-    for at in range(size):
-        value = desk.values[at]
+    for candidate in range(size):
+        value = desk.values[candidate]
         for r in range(k):
-            found[r] = best[r] + slots[r] * value + desk.gains[at, r]
+            found[r] = best[r] + slots[r] * value + desk.gains[candidate, r]
         for r in range(k):
-            taken[at, r] = found[r] > best[r + 1]
+            taken[candidate, r] = found[r] > best[r + 1]
             best[r + 1] = max(best[r + 1], found[r])
     chosen[length:] = -1
     r = length
-    for at in range(size - 1, -1, -1):
+    for candidate in range(size - 1, -1, -1):
         if r == 0:
             break
-        if r - 1 <= at and desk.taken[at, r - 1]:
-            chosen[r - 1] = at
+        if r - 1 <= candidate and desk.taken[candidate, r - 1]:
+            chosen[r - 1] = candidate
             r -= 1
     return desk.best[length]
 
@@ -189,12 +189,12 @@ def _list_now(
 ) -> tuple[bool, float, float]:
     """Whether a list may stay: full, of open candidates, in order; what its values count, and what it earns."""
     k, worth, earned, r, n_open = len(own), 0.0, 0.0, 0, 0
-    for at in range(columns.starts[user], columns.ends[user]):
-        if not columns.opens[at] & kind:
+    for candidate in range(columns.starts[user], columns.ends[user]):
+        if not columns.opens[candidate] & kind:
             continue
         n_open += 1
-        if r < k and columns.items[at] == own[r]:
-            worth += terms.slots[r] * columns.values[at]
+        if r < k and columns.items[candidate] == own[r]:
+            worth += terms.slots[r] * columns.values[candidate]
             earned += gain_of(exposed[own[r]], terms.exposure[r], terms.bonus)
             r += 1
     return r == min(k, n_open) and (r == k or own[r] < 0), worth, earned
@@ -206,9 +206,9 @@ def worth_part(columns: Columns, first: int, last: int, slots: Array, lists: Arr
     total = 0.0
     for user in range(first, last):
         own, r = lists[user], 0
-        for at in range(columns.starts[user], columns.ends[user]):
-            if r < len(own) and columns.items[at] == own[r]:
-                total += slots[r] * columns.values[at]
+        for candidate in range(columns.starts[user], columns.ends[user]):
+            if r < len(own) and columns.items[candidate] == own[r]:
+                total += slots[r] * columns.values[candidate]
                 r += 1
     return total
 
@@ -226,17 +226,17 @@ def answer_part(
     desk, chosen = desk_for(widest(columns, first, last), k), np.empty(k, dtype=np.int64)
     for user in range(first, last):
         size, n_highest = 0, 0
-        for at in range(columns.starts[user], columns.ends[user]):
-            if not columns.opens[at] & kind:
+        for candidate in range(columns.starts[user], columns.ends[user]):
+            if not columns.opens[candidate] & kind:
                 continue
-            item = columns.items[at]
+            item = columns.items[candidate]
             gain = discount[item] * (terms.exposure[0] / ONE)
             if flat:
                 if n_highest == k and gain <= desk.highest[0]:
                     continue
                 n_highest = keep_highest(desk.highest, n_highest, gain)
             desk.items[size] = item
-            desk.values[size] = columns.values[at]
+            desk.values[size] = columns.values[candidate]
             for r in range(k):
                 desk.gains[size, r] = discount[item] * (terms.exposure[r] / ONE)
             size += 1
@@ -324,11 +324,11 @@ def find_rows(block: Array, first: int, wanted: Wanted, by_value: Array, kept: A
                 best_of_row(row, 0, by_value[user, :n], scratch)
             _discounted(row, weight, wanted.discount, spare)
             best_of_row(spare, 0, found[:n], scratch)
-            for at in range(n):
-                lowest = min(lowest, row[by_value[user, at]])
-                least = min(least, spare[found[at]])
-                keys[size] = _key(weight * row[by_value[user, at]], by_value[user, at], ALL_OPEN)
-                keys[size + 1] = _key(weight * row[found[at]], found[at], ALL_OPEN)
+            for rank in range(n):
+                lowest = min(lowest, row[by_value[user, rank]])
+                least = min(least, spare[found[rank]])
+                keys[size] = _key(weight * row[by_value[user, rank]], by_value[user, rank], ALL_OPEN)
+                keys[size + 1] = _key(weight * row[found[rank]], found[rank], ALL_OPEN)
                 size += 2
         if n_open <= n:
             lowest, least = np.float32(NEVER), np.float32(NEVER)

@@ -35,8 +35,8 @@ def count_showings(
         n_touched = 0
         for position in range(indptr[user], indptr[user + 1]):
             item = indices[position]
-            for at in range(offsets[item], offsets[item + 1]):
-                total = totals[at]
+            for membership in range(offsets[item], offsets[item + 1]):
+                total = totals[membership]
                 if held[total] == 0:
                     touched[n_touched] = total
                     n_touched += 1

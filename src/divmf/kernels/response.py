@@ -19,9 +19,9 @@ def respond_part(
     desk, shares = desk_for(widest(columns, first, last), k), terms.exposure / ONE
     for user in range(first, last):
         size = 0
-        for at in range(columns.starts[user], columns.ends[user]):
-            if columns.opens[at] & kind:
-                desk.items[size], desk.values[size] = columns.items[at], columns.values[at]
+        for candidate in range(columns.starts[user], columns.ends[user]):
+            if columns.opens[candidate] & kind:
+                desk.items[size], desk.values[size] = columns.items[candidate], columns.values[candidate]
                 size += 1
         _take_best(size, terms.slots, shares, discount, desk, lists[user])
 
@@ -30,9 +30,9 @@ def respond_part(
 def _take_best(size: int, slots: Array, shares: Array, discount: Array, desk: Desk, own: Array) -> None:
     """Fill a list with the best of the candidates on the desk, which are in order of value."""
     chosen = np.empty(len(slots), dtype=np.int64)
-    for at in range(size):
+    for candidate in range(size):
         for r in range(len(slots)):
-            desk.gains[at, r] = shares[r] * discount[desk.items[at]]
+            desk.gains[candidate, r] = shares[r] * discount[desk.items[candidate]]
     best_list(size, slots, desk, chosen)
     for r in range(len(slots)):
         own[r] = desk.items[chosen[r]] if chosen[r] >= 0 else -1

@@ -138,21 +138,21 @@ def top_part(
             vectors[r] = users[chosen[start + r]]
         np.dot(vectors[:size], items_t, rows)
         for r in range(size):
-            row, user, at = rows[r], chosen[start + r], start + r
+            row, user, out = rows[r], chosen[start + r], start + r
             _add_bias(row, bias)
             for matrix in range(len(offsets)):
                 as_before = matrix > 0  # the list stays, if nothing of it is taken out
-                lowest = best_scores[matrix - 1][at, width - 1] if as_before else np.float32(-np.inf)
+                lowest = best_scores[matrix - 1][out, width - 1] if as_before else np.float32(-np.inf)
                 for position in range(offsets[matrix][user], offsets[matrix][user + 1]):
                     item = seen[matrix][position]
                     as_before &= row[item] < lowest
                     row[item] = -np.inf
                 if as_before:
-                    best_items[matrix][at] = best_items[matrix - 1][at]
-                    best_scores[matrix][at] = best_scores[matrix - 1][at]
+                    best_items[matrix][out] = best_items[matrix - 1][out]
+                    best_scores[matrix][out] = best_scores[matrix - 1][out]
                     continue
                 scores, items = row, every
                 if width * LONG <= n_items:
                     count, _, _ = within_reach(row, width, scratch)
                     scores, items = scratch[1][:count], scratch[3][:count]
-                largest_of(scores, items, best_items[matrix][at], best_scores[matrix][at])
+                largest_of(scores, items, best_items[matrix][out], best_scores[matrix][out])

@@ -41,10 +41,10 @@ def _gather(
     flat, last, price = exposure[0] == exposure[k - 1], slots[k - 1], (rules.rho, rules.steepness, rules.delta)
     there, worth = 0, 0.0
     trace.n_best[:n_tracked] = 0
-    for at in range(columns.starts[user], columns.ends[user]):
-        if not opens[at] & kind:
+    for candidate in range(columns.starts[user], columns.ends[user]):
+        if not opens[candidate] & kind:
             continue
-        item, value = items[at], values[at]
+        item, value = items[candidate], values[candidate]
         gain = gains[item]
         if some_large:
             for position in range(large[item], offsets[item + 1]):
@@ -60,16 +60,16 @@ def _gather(
             least = last * value + gain
             if n_highest == k and least <= highest[0]:
                 continue
-            of, several = -1, False
+            tracked, several = -1, False
             if n_tracked:
-                of, several = _tracked_of(item, rules, trace, n_tracked)
-            if of < 0:
+                tracked, several = _tracked_of(item, rules, trace, n_tracked)
+            if tracked < 0:
                 n_highest = keep_highest(highest, n_highest, least)
-            elif not several and trace.sizes[of] <= k:
-                room = trace.sizes[of] - 1
-                if trace.n_best[of] == room and (room == 0 or least <= trace.best_of[of, 0]):
+            elif not several and trace.sizes[tracked] <= k:
+                room = trace.sizes[tracked] - 1
+                if trace.n_best[tracked] == room and (room == 0 or least <= trace.best_of[tracked, 0]):
                     continue
-                trace.n_best[of] = keep_highest(trace.best_of[of, :room], trace.n_best[of], least)
+                trace.n_best[tracked] = keep_highest(trace.best_of[tracked, :room], trace.n_best[tracked], least)
         on_desk[size] = item
         their_values[size] = value
         for r in range(k):
@@ -166,11 +166,11 @@ def keep_allowed(columns: Columns, blocked: Array, first: int, last: int) -> Non
     """Take what is blocked out of the candidates of users first … last−1."""
     for user in range(first, last):
         end = columns.starts[user]
-        for at in range(columns.starts[user], columns.ends[user]):
-            if not blocked[columns.items[at]]:
-                columns.items[end] = columns.items[at]
-                columns.values[end] = columns.values[at]
-                columns.opens[end] = columns.opens[at]
+        for candidate in range(columns.starts[user], columns.ends[user]):
+            if not blocked[columns.items[candidate]]:
+                columns.items[end] = columns.items[candidate]
+                columns.values[end] = columns.values[candidate]
+                columns.opens[end] = columns.opens[candidate]
                 end += 1
         columns.ends[user] = end
 
@@ -179,8 +179,8 @@ def keep_allowed(columns: Columns, blocked: Array, first: int, last: int) -> Non
 def mark_wanted(columns: Columns, wanted: Array, first: int, last: int, found: Array) -> None:
     """found[u]: whether one of the candidates of u is wanted, for users first … last−1."""
     for user in range(first, last):
-        for at in range(columns.starts[user], columns.ends[user]):
-            found[user] |= wanted[columns.items[at]]
+        for candidate in range(columns.starts[user], columns.ends[user]):
+            found[user] |= wanted[columns.items[candidate]]
 
 
 @njit(**BARE)
@@ -190,8 +190,8 @@ def mark_movable(
     """found[u]: whether the list of u holds what is wanted, and could hold another candidate that is not full."""
     for user in range(first, last):
         holds, other = False, False
-        for at in range(columns.starts[user], columns.ends[user]):
-            item, own = columns.items[at], False
+        for candidate in range(columns.starts[user], columns.ends[user]):
+            item, own = columns.items[candidate], False
             for r in range(lists.shape[1]):
                 own = own or lists[user, r] == item
             holds = holds or (own and wanted[item])
@@ -215,42 +215,42 @@ def _keeps_room(item: int, own: Array, rules: Ruled) -> bool:
 @njit(cache=True, nogil=True)
 def offer_part(
     columns: Columns, kind: int, first: int, last: int, terms: Terms, rules: Ruled, shown: Shown, lists: Array,
-    wanted: Array, costs: Array, of: Array,
+    wanted: Array, costs: Array, totals: Array,
 ) -> None:  # fmt: skip
     """What the lists of users first … last−1 lose, at most, by an item of a total that lacks showings.
 
     The item takes the place of one of the list, the cheapest it can; what is shown ends as it is.
-    wanted       (n_items,): a total of each item that lacks showings, −1 for none; rules say hard bounds at which
-                 showings of these earn nothing
-    costs, of    (n_users,): the least cost, +inf where there is none, and the total it is for
+    wanted          (n_items,): a total of each item that lacks showings, −1 for none; rules say hard bounds at which
+                    showings of these earn nothing
+    costs, totals   (n_users,): the least cost, +inf where there is none, and the total it is for
     """
     k, flat = len(terms.slots), terms.exposure[0] == terms.exposure[-1]
     kept = np.empty(k)
     for user in range(first, last):
         own, r, some = lists[user], 0, False
-        costs[user], of[user] = np.inf, -1
-        for at in range(columns.starts[user], columns.ends[user]):
-            some |= wanted[columns.items[at]] >= 0
+        costs[user], totals[user] = np.inf, -1
+        for candidate in range(columns.starts[user], columns.ends[user]):
+            some |= wanted[columns.items[candidate]] >= 0
         if not some:
             continue
         move(own, -1, terms, rules, shown)
         kept[:] = 0.0
-        for at in range(columns.starts[user], columns.ends[user]):
-            if r < k and columns.items[at] == own[r]:
-                kept[r] = np.inf if wanted[own[r]] >= 0 else terms.slots[r] * columns.values[at]
+        for candidate in range(columns.starts[user], columns.ends[user]):
+            if r < k and columns.items[candidate] == own[r]:
+                kept[r] = np.inf if wanted[own[r]] >= 0 else terms.slots[r] * columns.values[candidate]
                 kept[r] += _gain_of(own[r], terms.exposure[r], flat, terms, rules, shown)
                 r += 1
-        for at in range(columns.starts[user], columns.ends[user]):
-            item = columns.items[at]
-            if wanted[item] < 0 or not columns.opens[at] & kind:
+        for candidate in range(columns.starts[user], columns.ends[user]):
+            item = columns.items[candidate]
+            if wanted[item] < 0 or not columns.opens[candidate] & kind:
                 continue
             if (own == item).any() or not _keeps_room(item, own, rules):
                 continue
             for r in range(k):
-                gain = terms.slots[r] * columns.values[at]
+                gain = terms.slots[r] * columns.values[candidate]
                 gain += _gain_of(item, terms.exposure[r], flat, terms, rules, shown)
                 if kept[r] - gain < costs[user]:
-                    costs[user], of[user] = kept[r] - gain, wanted[item]
+                    costs[user], totals[user] = kept[r] - gain, wanted[item]
         move(own, 1, terms, rules, shown)
 
 
@@ -261,10 +261,10 @@ def breaking_part(
     """Which lists of users first … last−1 cannot stay: short ones, with what is not open, with more than may be."""
     for user in range(first, last):
         own, r, n_open = lists[user], 0, 0
-        for at in range(columns.starts[user], columns.ends[user]):
-            if columns.opens[at] & kind:
+        for candidate in range(columns.starts[user], columns.ends[user]):
+            if columns.opens[candidate] & kind:
                 n_open += 1
-                r += r < len(own) and columns.items[at] == own[r]
+                r += r < len(own) and columns.items[candidate] == own[r]
         found[user] = r < min(len(own), n_open)
         for r in range(len(own)):
             if own[r] < 0:

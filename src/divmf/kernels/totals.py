@@ -136,8 +136,8 @@ def shown_by(exposed: Array, counts: Array, terms: Terms, rules: Ruled) -> Shown
     price = rules.rho, rules.steepness, rules.delta
     for item in range(len(exposed)):
         gain = own_gain(item, first, exposed, table, own_level, price) if flat else 0.0
-        for at in range(offsets[item], large[item]):
-            gain += book[totals[at], PULL]
+        for position in range(offsets[item], large[item]):
+            gain += book[totals[position], PULL]
         gains[item] = gain
     return Shown(exposed, gains, book)
 
@@ -155,13 +155,13 @@ def move(items: Array, sign: int, terms: Terms, rules: Ruled, shown: Shown) -> N
             continue
         exposed[item] += sign * exposure[r]
         gain = own_gain(item, first, exposed, table, own_level, price) if flat else 0.0
-        for at in range(offsets[item], offsets[item + 1]):
-            total = totals[at]
+        for position in range(offsets[item], offsets[item + 1]):
+            total = totals[position]
             count = book[total, COUNT] + sign
             pull = _pull_of(count, book, total, price[0], price[1], price[2], hard)
             changed = pull != book[total, PULL]
             book[total, COUNT], book[total, PULL] = count, pull
-            if at >= large[item]:
+            if position >= large[item]:
                 continue
             gain += pull
             for position in range(starts[total], starts[total + 1] if changed else starts[total]):
@@ -202,28 +202,28 @@ def fills(items: Array, rules: Ruled, counts: Array) -> int:
 @njit(cache=True, nogil=True)
 def earned_by(levels: Array, counts: Array, steepness: float, delta: float, out: Array) -> None:
     """B(f) = Σ_{x<f} b(x) of totals or items with levels of their own, into `out`."""
-    for at in range(len(levels)):
-        out[at] = 0.0
-        if levels[at] > 0.0:
-            for shown in range(counts[at]):
-                out[at] += bonus_at(levels[at], shown, steepness, delta)
+    for number in range(len(levels)):
+        out[number] = 0.0
+        if levels[number] > 0.0:
+            for shown in range(counts[number]):
+                out[number] += bonus_at(levels[number], shown, steepness, delta)
 
 
 @njit(cache=True, nogil=True)
 def best_total(
-    level: float, weight: float, asked: float, low: int, high: int, steepness: float, delta: float
+    level: float, weight: float, price: float, low: int, high: int, steepness: float, delta: float
 ) -> tuple[float, int]:
-    """max over low ≤ x ≤ high of weight·B(x) − asked·x, and the x: b falls, so it is where b meets what is asked."""
+    """max over low ≤ x ≤ high of weight·B(x) − price·x, and the x: b falls, so it is where b meets the price."""
     if level <= 0.0 or weight <= 0.0:
-        return (-asked * low, low) if asked >= 0.0 else (-asked * high, high)
+        return (-price * low, low) if price >= 0.0 else (-price * high, high)
     first, last = low, high
     while first < last:
         middle = (first + last) // 2
-        if weight * bonus_at(level, middle, steepness, delta) > asked:
+        if weight * bonus_at(level, middle, steepness, delta) > price:
             first = middle + 1
         else:
             last = middle
     worth = 0.0
     for shown in range(first):
         worth += weight * bonus_at(level, shown, steepness, delta)
-    return worth - asked * first, first
+    return worth - price * first, first

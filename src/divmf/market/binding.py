@@ -49,7 +49,7 @@ class Binder:
         parts = [part for part in (self.items_part(), *self.group_parts(), self.promoted()) if part is not None]
         firsts = np.cumsum([0, *(len(part.names) for part in parts)])
         items = np.concatenate([np.zeros(0, np.int64), *(part.items for part in parts)])
-        numbers = [part.of + first for part, (first, _) in zip(parts, pairwise(firsts), strict=True)]
+        numbers = [part.totals + first for part, (first, _) in zip(parts, pairwise(firsts), strict=True)]
         totals = np.concatenate([np.zeros(0, np.int64), *numbers])
         open_ = ~self.blocked.items[items]
         items, totals = items[open_], totals[open_]
@@ -127,8 +127,8 @@ class Binder:
         """The totals of one group column; a column of lists puts an item in several."""
         rule = f"groups.{name}"
         column = column_of(self.catalog, group.column or name, f"{rule}.column")
-        values, items, of = groups_of(column, f"{rule}.column")
-        made = Total.over(name, [repr(value) for value in values], items, of)
+        values, items, totals = groups_of(column, f"{rule}.column")
+        made = Total.over(name, [repr(value) for value in values], items, totals)
         low, high = (
             self.amounts(given, values, f"{rule}.{which}", none, which == "floor")
             for which, given, none in (("floor", group.floor, 0), ("cap", group.cap, MANY))
@@ -143,7 +143,7 @@ class Binder:
         if group.per_list is not None:
             made = made._replace(per_list=np.full(len(values), group.per_list))
         if group.target is not None:
-            level = self.shares(group.target, group.power, f"{rule}.target", items, of, len(values))
+            level = self.shares(group.target, group.power, f"{rule}.target", items, totals, len(values))
             made = made._replace(level=level * self.slots, weight=group.weight)
         return made
 
@@ -171,7 +171,7 @@ class Binder:
                 found[number[value]] = showings(amount)
         return found
 
-    def shares(self, by: str, power: float, rule: str, items: Array, of: Array, n: int) -> Array:
+    def shares(self, by: str, power: float, rule: str, items: Array, totals: Array, n: int) -> Array:
         """Shares of a target that add up to 1: even, by merit, or of a column.  (n,) float64"""
         if by == "even":
             return np.full(n, 1 / max(1, n))
@@ -186,7 +186,7 @@ class Binder:
             weight = column.cast(pl.Float64).fill_null(0).fill_nan(0).to_numpy()
             if (weight < 0).any() or not np.isfinite(weight).all():
                 raise ValueError(f"{rule} = {by!r}: the column holds {weight.min():g}; targets are 0 or more")
-        total = np.bincount(of, weight[items], minlength=n) ** power
+        total = np.bincount(totals, weight[items], minlength=n) ** power
         if not total.sum():
             raise ValueError(f"{rule} = {by!r} is 0 for every item; nothing can be proportional to it")
         return np.asarray(total / total.sum())

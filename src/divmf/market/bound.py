@@ -15,7 +15,7 @@ from divmf.engine.arrays import Array
 
 MANY = 1 << 40  # showings: no bound
 ARRAYS = {
-    "offsets": np.int64, "totals": np.int32, "low": np.int64, "high": np.int64, "per_list": np.int64, "asked": np.int64,
+    "offsets": np.int64, "totals": np.int32, "low": np.int64, "high": np.int64, "per_list": np.int64, "floor": np.int64,
     "level": np.float64, "weight": np.float64, "share": np.float64,
 }  # fmt: skip
 
@@ -25,7 +25,7 @@ class Total(NamedTuple):
 
     rule      what the rule is called, such as groups.seller
     names     what each total is of
-    items, of the item and the number of the total of each membership
+    items, totals         the item of each membership, and the number of its total
     low, high, per_list   (totals,) int64; level (totals,): shares of the bonus of a total, 0 for none
     share     (totals,): of all slots, where that is how the cap was said; else 0
     """
@@ -33,7 +33,7 @@ class Total(NamedTuple):
     rule: str
     names: list[str]
     items: Array
-    of: Array
+    totals: Array
     low: Array
     high: Array
     per_list: Array
@@ -42,11 +42,12 @@ class Total(NamedTuple):
     weight: float = 0.0
 
     @classmethod
-    def over(cls, rule: str, names: list[str], items: Array, of: Array) -> "Total":
+    def over(cls, rule: str, names: list[str], items: Array, totals: Array) -> "Total":
         """Totals without bounds."""
         n = len(names)
         return cls(
-            rule, names, items, of, np.zeros(n, np.int64), np.full(n, MANY), np.full(n, MANY), np.zeros(n), np.zeros(n)
+            rule, names, items, totals, np.zeros(n, np.int64), np.full(n, MANY), np.full(n, MANY), np.zeros(n),
+            np.zeros(n),
         )  # fmt: skip
 
 
@@ -58,7 +59,7 @@ class Bound:
     offsets, totals  the totals of each item, as a CSR matrix
     low, high        (totals,) int64: so many showings at least, and at most
     per_list         (totals,) int64: so many in one list at the most
-    asked            (totals,) int64: the floor as it was asked for; low is what is possible of it
+    floor            (totals,) int64: the showings at least, as the rules say; low is what is possible of them
     level, weight    (totals,) float64: the showings at which the bonus of a total ends, 0 for none; what it counts
     share            (totals,) float64: of all slots, where the upper bound was said so; else 0
     target           (n_items,) float64 or None: the exposure of items at which their bonus ends, as shares of all
@@ -73,7 +74,7 @@ class Bound:
     low: Array
     high: Array
     per_list: Array
-    asked: Array
+    floor: Array
     level: Array
     weight: Array
     share: Array

@@ -50,7 +50,7 @@ def certify(market: Market, found: Solution) -> Certificate:
     unit = min(rho, market.spread) or 1.0  # of the radii
     radius, lowest, gap = np.full(len(discount), RADIUS * unit), np.inf, 0.0
     for look in range(1, LOOKS + 1):
-        worth, counts = asked(market, found.columns, bit, rho, discount, radius)
+        worth, counts = demand_at(market, found.columns, bit, rho, discount, radius)
         bound = total_of(worth, surplus(market, rho, discount))
         if bound < lowest:
             best, lowest = discount, bound
@@ -61,12 +61,12 @@ def certify(market: Market, found: Solution) -> Certificate:
     return Certificate(best, gap)
 
 
-def asked(
+def demand_at(
     market: Market, columns: Columns, kind: int, rho: float, discount: Array, radius: Array
 ) -> tuple[float, Array]:
-    """What the best lists of this process's users are worth, and the exposure that all would give (`ask_rows`)."""
+    """What the best lists of this process's users are worth, and the exposure all would give (`demand_of_rows`)."""
     worth, counts = 0.0, no_counts(len(discount))
-    for part in market.finder.ask(columns, kind, market.terms(rho), discount, radius):
+    for part in market.finder.demand(columns, kind, market.terms(rho), discount, radius):
         worth += part.worth
         counts += part.counts
     comm.all_reduce(counts)
@@ -90,13 +90,13 @@ def answers(market: Market, columns: Columns, kind: int, rho: float, discount: A
     terms, n_items, n_users = market.terms(rho), len(discount), len(columns.starts)
 
     def part(first: int, last: int) -> tuple[float, Array]:
-        demand = np.zeros(n_items, dtype=np.int64)
-        return answer_part(columns, kind, first, last, terms, discount, demand), demand
+        exposure = np.zeros(n_items, dtype=np.int64)
+        return answer_part(columns, kind, first, last, terms, discount, exposure), exposure
 
     demand, worth = np.zeros(n_items, dtype=np.int64), 0.0
-    for found, asked in in_parts(part, n_users, 8 * n_items, span=comm.row_range(n_users)):
+    for found, exposure in in_parts(part, n_users, 8 * n_items, span=comm.row_range(n_users)):
         worth += found
-        demand += asked
+        demand += exposure
     comm.all_reduce(demand)
     return worth, demand / ONE
 

@@ -16,7 +16,7 @@ from divmf.data.split import Split
 from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
-from divmf.kernels.bound import BINS, ask_part, ask_rows
+from divmf.kernels.bound import BINS, demand_of_rows, demand_part
 from divmf.kernels.join import join
 from divmf.kernels.market import Columns, Terms, Wanted, find_rows
 from divmf.kernels.rows import rows_at_once
@@ -61,8 +61,8 @@ class Held:
         return cls(known, np.zeros(known.shape[0] + 1, dtype=np.int64), none, none.astype(np.int64))
 
 
-class Asked(NamedTuple):
-    """What the best lists of some users are worth at fixed discounts, and the exposure they would give (`ask_rows`)."""
+class Demand(NamedTuple):
+    """What the best lists of some users are worth at fixed discounts, and the exposure they give (`demand_of_rows`)."""
 
     worth: float
     counts: Array
@@ -82,7 +82,7 @@ class Source(Protocol):
     def find(self, discount: Array, kept: Array) -> Columns:
         """The candidates at these discounts.  discount (n_items,); kept (n_users, k) int32: the present lists"""
 
-    def ask(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Asked]:
+    def demand(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Demand]:
         """What the best lists of one kind, of whatever items, are worth at these discounts, for parts of the users."""
 
 
@@ -128,15 +128,17 @@ class Finder:
         self.found = True
         return columns
 
-    def ask(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Asked]:
+    def demand(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Demand]:
         """What the best lists of these users are worth at these discounts, by one pass over all scores."""
         wanted, n_users = self.wanted(discount), self.scorer.n_users
 
-        def part(first: int, last: int) -> Asked:
+        def part(first: int, last: int) -> Demand:
             counts, worth = no_counts(self.n_items), 0.0
             for start, end in self.ranges(first, last):
-                worth += ask_rows(self.block(start, end), start, kind, wanted, columns, terms, discount, radius, counts)
-            return Asked(worth, counts)
+                worth += demand_of_rows(
+                    self.block(start, end), start, kind, wanted, columns, terms, discount, radius, counts
+                )
+            return Demand(worth, counts)
 
         return in_parts(part, n_users, no_counts(self.n_items).nbytes, span=comm.row_range(n_users))
 
@@ -171,12 +173,12 @@ class GivenLists:
         """The same candidates at any discounts."""
         return self.columns
 
-    def ask(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Asked]:
+    def demand(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Demand]:
         """What the best lists of the candidates are worth: there are no other items."""
 
-        def part(first: int, last: int) -> Asked:
+        def part(first: int, last: int) -> Demand:
             counts = no_counts(self.n_items)
-            return Asked(ask_part(columns, kind, first, last, terms, discount, radius, counts), counts)
+            return Demand(demand_part(columns, kind, first, last, terms, discount, radius, counts), counts)
 
         n_lists = len(self.weights)
         return in_parts(part, n_lists, no_counts(self.n_items).nbytes, span=comm.row_range(n_lists))

@@ -17,26 +17,26 @@ from divmf.models.scorer import Scorer
 from divmf.ranking.retrieval import blocks
 
 
-def entering(asked: Array, exposed: Array, rho: float, bonus: Bonus) -> float:
+def entering(needed: Array, exposed: Array, rho: float, bonus: Bonus) -> float:
     """The discount of a new item.
 
-    asked     (users,): the least discount at which each would take it; +inf for those who may not
+    needed    (users,): the least discount at which each would take it; +inf for those who may not
     exposed   (users,): what its showing would count there, 1 for a full one
     """
-    order = np.argsort(asked, kind="stable")
-    asked, shown = asked[order], np.concatenate([[0.0], np.cumsum(exposed[order])])
+    order = np.argsort(needed, kind="stable")
+    needed, shown = needed[order], np.concatenate([[0.0], np.cumsum(exposed[order])])
     earned = rho * bonus.table[np.minimum(shown.astype(np.int64), len(bonus.table) - 1)]
-    (beyond,) = np.nonzero(asked > earned[:-1])
-    taken = int(beyond[0]) if len(beyond) else len(asked)
+    (beyond,) = np.nonzero(needed > earned[:-1])
+    taken = int(beyond[0]) if len(beyond) else len(needed)
     if not taken:
         return float(earned[0])
     # so many take it from the least of these to the largest: the middle, so that no list hangs on the last digit
-    least = max(earned[taken], asked[taken - 1])
-    largest = min(earned[taken - 1], asked[taken] if taken < len(asked) else np.inf)
+    least = max(earned[taken], needed[taken - 1])
+    largest = min(earned[taken - 1], needed[taken] if taken < len(needed) else np.inf)
     return float((least + largest) / 2)
 
 
-def asked_for(values: Array, discounts: Array, new: Array, offer: Offer) -> tuple[Array, Array]:
+def least_discounts(values: Array, discounts: Array, new: Array, offer: Offer) -> tuple[Array, Array]:
     """The least discount at which each user's list takes a new item in place of one of its own, and what it counts.
 
     values, discounts   (users, k): of the lists, in order
@@ -45,7 +45,7 @@ def asked_for(values: Array, discounts: Array, new: Array, offer: Offer) -> tupl
     k = values.shape[1]
     slots, exposure = offer.slots[:k], offer.exposure[:k]
     before = values @ slots + discounts @ exposure
-    asked, exposed = np.full(len(values), np.inf), np.full(len(values), exposure[-1])
+    needed, exposed = np.full(len(values), np.inf), np.full(len(values), exposure[-1])
     for gone in range(k):
         left = np.delete(np.arange(k), gone)
         theirs, earned = (np.column_stack([table[:, left], more]) for table, more in (
@@ -53,10 +53,10 @@ def asked_for(values: Array, discounts: Array, new: Array, offer: Offer) -> tupl
         order = np.argsort(-theirs, axis=1, kind="stable")
         worth = np.take_along_axis(theirs, order, 1) @ slots + np.take_along_axis(earned, order, 1) @ exposure
         counted = exposure[np.argmax(order == k - 1, axis=1)]
-        needed = (before - worth) / counted
-        better = needed < asked
-        asked, exposed = np.where(better, needed, asked), np.where(better, counted, exposed)
-    return asked, exposed
+        least = (before - worth) / counted
+        better = least < needed
+        needed, exposed = np.where(better, least, needed), np.where(better, counted, exposed)
+    return needed, exposed
 
 
 def with_new(
@@ -74,18 +74,18 @@ def with_new(
     lists = chosen.lists["all"]
     everybody = np.arange(scorer.n_users)
     may = np.asarray(met["all"][:, new].toarray()) == 0  # (n_users, n_new)
-    asked, exposed = (np.empty(may.shape) for _ in range(2))
+    needed, exposed = (np.empty(may.shape) for _ in range(2))
     for rows in blocks(scorer.n_users, scorer.n_items):
         users = everybody[rows]
         worth, own = weights[users][:, None] * scorer.scores(users), lists[users]
         short = (own < 0).any(axis=1)
         own = np.maximum(own, 0)
         for position, item in enumerate(new):
-            needed, counted = asked_for(np.take_along_axis(worth, own, 1), discount[own], worth[:, item], offer)
-            asked[users, position] = np.where(may[users, position], np.where(short, 0.0, needed), np.inf)
+            least, counted = least_discounts(np.take_along_axis(worth, own, 1), discount[own], worth[:, item], offer)
+            needed[users, position] = np.where(may[users, position], np.where(short, 0.0, least), np.inf)
             exposed[users, position] = counted
     for position, item in enumerate(new):
-        discount[item] = entering(asked[:, position], exposed[:, position], rho, bonus)
+        discount[item] = entering(needed[:, position], exposed[:, position], rho, bonus)
     settled = offer._replace(discount=discount)
     made = {kind: taken_in(items, scorer, met[kind], new, settled, weights) for kind, items in chosen.lists.items()}
     return Chosen(discount.astype(np.float32), made)

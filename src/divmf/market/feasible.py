@@ -152,17 +152,18 @@ def check_lists(bound: Bound, shop: Shop, reach: Reach) -> None:
                 " items; allow more, or choose a smaller k"
             )
     for rule in dict.fromkeys(bound.rules):
-        of = np.flatnonzero([each == rule for each in bound.rules])
-        if (bound.per_list[of] >= k).all():
+        totals = np.flatnonzero([each == rule for each in bound.rules])
+        if (bound.per_list[totals] >= k).all():
             continue
         grouped = np.zeros(len(blocked.items), dtype=np.bool_)
-        member = np.isin(bound.totals, of)
+        member = np.isin(bound.totals, totals)
         grouped[np.repeat(np.arange(len(grouped)), np.diff(bound.offsets))[member]] = True
-        most = int(np.minimum(bound.per_list[of], reach.members[of]).sum()) + int((~grouped & ~blocked.items).sum())
+        of_groups = np.minimum(bound.per_list[totals], reach.members[totals])
+        most = int(of_groups.sum()) + int((~grouped & ~blocked.items).sum())
         if most < k:
             raise ValueError(
-                f"groups.{rule}.per_list = {bound.per_list[of].min()} leaves room for {most} items in a list of k={k}:"
-                f" there are {len(of)} groups; choose a larger per_list or a smaller k"
+                f"groups.{rule}.per_list = {bound.per_list[totals].min()} leaves room for {most} items in a list of"
+                f" k={k}: there are {len(totals)} groups; choose a larger per_list or a smaller k"
             )
 
 
@@ -172,9 +173,9 @@ def check_sums(bound: Bound, shop: Shop, parts: Sequence[Total], reach: Reach) -
     open_items = ~bound.blocked.items
     first = 0
     for part in parts:
-        of = slice(first, first + len(part.names))
+        totals = slice(first, first + len(part.names))
         first += len(part.names)
-        low, high = bound.low[of], bound.high[of]
+        low, high = bound.low[totals], bound.high[totals]
         rule = {"item": "floor", "promote": "promote.share"}.get(part.rule, f"groups.{part.rule}.floor")
         apart = np.bincount(part.items, minlength=len(open_items)).max(initial=0) <= 1
         if apart and low.sum() > every:
@@ -195,5 +196,5 @@ def check_sums(bound: Bound, shop: Shop, parts: Sequence[Total], reach: Reach) -
 
 def possible_slots(reach: Reach, part: Total, high: Array) -> int:
     """How many showings the caps of totals that do not overlap allow."""
-    by_items = np.bincount(part.of, reach.room[part.items], minlength=len(high)).astype(np.int64)
+    by_items = np.bincount(part.totals, reach.room[part.items], minlength=len(high)).astype(np.int64)
     return int(np.minimum(by_items, high).sum())

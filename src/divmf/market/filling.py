@@ -25,9 +25,9 @@ def fill(ruled: RuledMarket, columns: Columns, kind: int, rho: float, state: Sta
         missing = lacking.sum()
         if not missing:
             return
-        costs, of = offers(ruled, columns, kind, rho, state, lacking > 0)
-        pay = pays(costs, of, lacking) + MORE * ruled.scale
-        users = np.flatnonzero((of >= 0) & (costs <= pay[of]))
+        costs, totals = offers(ruled, columns, kind, rho, state, lacking > 0)
+        pay = pays(costs, totals, lacking) + MORE * ruled.scale
+        users = np.flatnonzero((totals >= 0) & (costs <= pay[totals]))
         if not comm.total(len(users)):
             return
         step = np.where(lacking > 0, pay, ruled.binding)
@@ -42,7 +42,7 @@ def offers(
     """What each user's list loses by an item of a total that lacks showings, and the total.  (n_users,) both"""
     n_users, terms = len(state.lists.items), ruled.market.terms(rho)
     rules = ruled.ruled(rho, ruled.freed(state), np.where(lacking, 0.0, ruled.binding))
-    costs, of = np.full(n_users, np.inf), np.full(n_users, -1)
+    costs, totals = np.full(n_users, np.inf), np.full(n_users, -1)
 
     wanted = np.full(len(rules.large), -1)
     of_items = lacking[rules.totals]
@@ -50,20 +50,20 @@ def offers(
 
     def part(first: int, last: int) -> None:
         shown = shown_by(state.lists.exposed.copy(), state.counts.copy(), terms, rules)
-        offer_part(columns, kind, first, last, terms, rules, shown, state.lists.items, wanted, costs, of)
+        offer_part(columns, kind, first, last, terms, rules, shown, state.lists.items, wanted, costs, totals)
 
     in_parts(part, n_users, span=comm.row_range(n_users))
-    return costs, of
+    return costs, totals
 
 
-def pays(costs: Array, of: Array, lacking: Array) -> Array:
+def pays(costs: Array, totals: Array, lacking: Array) -> Array:
     """The cost of the last of the cheapest offers that each total needs, of all processes; 0 where there are none."""
-    some = of >= 0
-    costs, of = (np.concatenate(comm.gathered_rows(each[some])) for each in (costs, of))
-    order = np.lexsort((costs, of))
-    costs, of = costs[order], of[order]
-    position = np.arange(len(of)) - np.searchsorted(of, of)
-    taken = position < lacking[of]
+    some = totals >= 0
+    costs, totals = (np.concatenate(comm.gathered_rows(each[some])) for each in (costs, totals))
+    order = np.lexsort((costs, totals))
+    costs, totals = costs[order], totals[order]
+    position = np.arange(len(totals)) - np.searchsorted(totals, totals)
+    taken = position < lacking[totals]
     found = np.full(len(lacking), -np.inf)
-    np.maximum.at(found, of[taken], costs[taken])
+    np.maximum.at(found, totals[taken], costs[taken])
     return np.where(np.isfinite(found), np.maximum(found, 0.0), 0.0)

@@ -22,8 +22,8 @@ def given_table(bound: Bound, items: Array) -> pl.DataFrame:
     high = [None if value >= MANY else int(value) for value in bound.high]
     return pl.DataFrame(
         {
-            "rule": bound.rules, "name": bound.names, "at_least": bound.asked, "at_most": high, "given": given,
-            "missing": np.maximum(bound.asked - given, 0), "over": np.maximum(given - bound.high, 0),
+            "rule": bound.rules, "name": bound.names, "at_least": bound.floor, "at_most": high, "given": given,
+            "missing": np.maximum(bound.floor - given, 0), "over": np.maximum(given - bound.high, 0),
         },
         schema_overrides={"at_most": pl.Int64},
     ).sort(["over", "missing"], descending=True, maintain_order=True)  # fmt: skip

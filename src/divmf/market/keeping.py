@@ -10,7 +10,7 @@ from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.kernels.market import Columns, Terms
 from divmf.kernels.rules import keep_allowed
-from divmf.market.columns import Asked, Held, Source, joined
+from divmf.market.columns import Demand, Held, Source, joined
 from divmf.market.filling import fill
 from divmf.market.repair import empty, mend_all
 from divmf.market.ruled import RuledMarket, State
@@ -83,9 +83,9 @@ class Allowed:
             in_parts(lambda first, last: keep_allowed(columns, self.blocked, first, last), len(columns.starts))
         return columns
 
-    def ask(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Asked]:
+    def demand(self, columns: Columns, kind: int, terms: Terms, discount: Array, radius: Array) -> list[Demand]:
         """What the best lists are worth at these discounts."""
-        return self.source.ask(columns, kind, terms, discount, radius)
+        return self.source.demand(columns, kind, terms, discount, radius)
 
 
 class Kept(NamedTuple):

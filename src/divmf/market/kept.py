@@ -8,7 +8,7 @@ from divmf.market.bound import MANY, Bound
 
 def check_kept(bound: Bound, n_items: int) -> None:
     """Refuse rules that are not of so many items, or that name totals that there are not."""
-    totals = {name: getattr(bound, name) for name in ("low", "high", "per_list", "asked", "level", "weight", "share")}
+    totals = {name: getattr(bound, name) for name in ("low", "high", "per_list", "floor", "level", "weight", "share")}
     for name, of_each in (("rules", bound.rules), ("names", bound.names), *totals.items()):
         if np.shape(of_each) != (bound.n_totals,):
             raise ValueError(f"{name} has shape {np.shape(of_each)} for {bound.n_totals:,} totals")

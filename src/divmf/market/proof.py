@@ -18,7 +18,7 @@ from divmf.engine.arrays import Array
 from divmf.kernels.market import ONE, Columns
 from divmf.kernels.totals import best_total
 from divmf.market.bound import MANY
-from divmf.market.certificate import TIGHT, answers, asked, total_of
+from divmf.market.certificate import TIGHT, answers, demand_at, total_of
 from divmf.market.columns import joined
 from divmf.market.keeping import OUT, Kept
 from divmf.market.ruled import RuledMarket, State
@@ -28,7 +28,7 @@ STEPS = 24  # of all discounts and prices, from one look at all items to the nex
 LOOKS = 2  # at all items, at the most
 FIRST_STEP, FASTER, SLOWER = 0.02, 1.2, 0.5  # in units of ρ and spreads; a step grows while its direction stays
 LOOSE = 0.1  # a gap that further looks will not make small
-NEAR = 1e-6  # spreads: at other discounts than these nothing is asked for
+NEAR = 1e-6  # spreads: at other discounts than these no demand is counted
 
 
 class Proof(NamedTuple):
@@ -62,7 +62,7 @@ def certify_ruled(ruled: RuledMarket, kept: Kept) -> Proof:
     for look in range(LOOKS):
         prices, step = lowered(partial(dual_at, ruled, columns, bit, rho), prices, step, box)
         discount = item_prices(ruled, prices)
-        worth, _ = asked(market, columns, bit, rho, discount, np.full(n_items, NEAR * ruled.scale))
+        worth, _ = demand_at(market, columns, bit, rho, discount, np.full(n_items, NEAR * ruled.scale))
         bound = total_of(worth, surpluses(ruled, rho, prices)[0])
         if bound < lowest:
             best, lowest = prices, bound
@@ -79,9 +79,9 @@ def lowered(
 ) -> tuple[Array, Array]:
     """Prices at which a bound is lower, and the steps that were taken last.
 
-    Each moves by its own step, within the box, towards where the exposure that users ask for is what is offered
+    Each moves by its own step, within the box, towards where demand meets what is offered
     (Rprop: Riedmiller & Braun 1993).
-    dual   the bound at some prices, and how far the exposure asked for exceeds what is offered
+    dual   the bound at some prices, and how far demand exceeds what is offered
     """
     best, lowest, before = prices, np.inf, np.zeros(len(prices))
     for _ in range(STEPS):
@@ -117,7 +117,7 @@ def item_prices(ruled: RuledMarket, prices: Array) -> Array:
 
 
 def dual_at(ruled: RuledMarket, columns: Columns, kind: int, rho: float, prices: Array) -> tuple[float, Array]:
-    """D, of the candidates alone, and by how much what users ask for exceeds what is offered.  (n_items + totals,)"""
+    """D, of the candidates alone, and by how much demand exceeds what is offered.  (n_items + totals,)"""
     worth, demand = answers(ruled.market, columns, kind, rho, item_prices(ruled, prices))
     surplus, supply = surpluses(ruled, rho, prices)
     shown = np.zeros(ruled.bound.n_totals)
@@ -139,8 +139,8 @@ def item_surplus(ruled: RuledMarket, rho: float, own: Array) -> tuple[float, Arr
     if not len(levels):
         supply = np.minimum(np.searchsorted(-rho * bonus.table, -own), bonus.most)
         return float((rho * bonus.sums[supply] - own * supply).sum()), supply
-    found = [best_total(level, rho, asked, 0, bonus.most, bonus.steepness, bonus.delta)
-             for level, asked in zip(levels, own, strict=True)]  # fmt: skip
+    found = [best_total(level, rho, price, 0, bonus.most, bonus.steepness, bonus.delta)
+             for level, price in zip(levels, own, strict=True)]  # fmt: skip
     return float(sum(worth for worth, _ in found)), np.array([supply for _, supply in found])
 
 

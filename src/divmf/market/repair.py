@@ -119,10 +119,10 @@ def movable(ruled: RuledMarket, columns: Columns, state: State, short: Array) ->
 def pairs_of(columns: Columns, kind: int, rows: Array, owners: Array) -> Pairs:
     """The candidates of some users of this process; owners: what each user is called."""
     spans = [np.arange(columns.starts[row], columns.ends[row]) for row in rows]
-    state = np.concatenate([np.zeros(0, dtype=np.int64), *spans])
+    positions = np.concatenate([np.zeros(0, dtype=np.int64), *spans])
     owner = np.repeat(owners, [len(each) for each in spans])
-    open_ = (columns.opens[state] & kind) > 0
-    return Pairs(owner[open_], columns.items[state][open_], columns.values[state][open_].astype(np.float64))
+    open_ = (columns.opens[positions] & kind) > 0
+    return Pairs(owner[open_], columns.items[positions][open_], columns.values[positions][open_].astype(np.float64))
 
 
 def solved(ruled: RuledMarket, pairs: Pairs, others: Array, n_lists: int) -> Array | None:
@@ -134,8 +134,8 @@ def solved(ruled: RuledMarket, pairs: Pairs, others: Array, n_lists: int) -> Arr
     n_pairs = len(items)
     pair = np.repeat(np.arange(n_pairs), np.diff(bound.offsets)[items])
     spans = [bound.totals[bound.offsets[each] : bound.offsets[each + 1]] for each in items]
-    of = np.concatenate([*spans, np.zeros(0, np.int32)]).astype(np.int64)
-    there, total = np.unique(of, return_inverse=True)  # no other total can change
+    totals = np.concatenate([*spans, np.zeros(0, np.int32)]).astype(np.int64)
+    there, total = np.unique(totals, return_inverse=True)  # no other total can change
     low, high, limits = (table[there] for table in (bound.low - others, bound.high, ruled.limits))
     high, n_totals = np.where(high < MANY, high - others[there], np.inf), len(there)
     # columns: a pair each, then what each total lacks, then the empty slots of each list

@@ -38,11 +38,11 @@ class Page(NamedTuple):
 class Within(NamedTuple):
     """What one list must keep.
 
-    of     the totals of some items, as (row of the item, total) for each that one is in
-    room   (totals,) int64: how many items of a total the list may hold
+    totals_of   the totals of some items, as (row of the item, total) for each that one is in
+    room        (totals,) int64: how many items of a total the list may hold
     """
 
-    of: Callable[[Array], tuple[Array, Array]]
+    totals_of: Callable[[Array], tuple[Array, Array]]
     room: Array
 
 
@@ -98,7 +98,7 @@ class Binding(NamedTuple):
 
 def binding(items: Array, k: int, within: Within) -> Binding | None:
     """The limits that a list of k of these candidates can break; none if there is no such one."""
-    rows, totals = within.of(items)
+    rows, totals = within.totals_of(items)
     many = np.bincount(totals, minlength=len(within.room)) > within.room
     tight = many[totals] & (within.room[totals] < k)
     if not tight.any():

@@ -71,7 +71,7 @@ class Totals:
         np.add.at(found, self.bound.totals, counts[self._owners])
         return found
 
-    def of(self, items: Array) -> tuple[Array, Array]:
+    def totals_of(self, items: Array) -> tuple[Array, Array]:
         """The totals of some items: (row of the item, total) for each that one is in."""
         begins, ends = self.bound.offsets[items], self.bound.offsets[items + 1]
         sizes = ends - begins
@@ -81,7 +81,7 @@ class Totals:
 
     def on(self, items: Array) -> Array:
         """How many showings of each total a page has.  (totals,) int64"""
-        return np.bincount(self.of(items)[1], minlength=self.n_totals)
+        return np.bincount(self.totals_of(items)[1], minlength=self.n_totals)
 
     def room(self) -> Array:
         """How many more showings each total may have in the next page.  (totals,) int64"""
@@ -95,7 +95,7 @@ class Totals:
         """What totals add to the discounts of some items, or of all.  (items,)"""
         if items is None:
             return np.bincount(self._owners, self.pay[self.bound.totals], minlength=len(self.bound.offsets) - 1)
-        rows, totals = self.of(items)
+        rows, totals = self.totals_of(items)
         return np.bincount(rows, self.pay[totals], minlength=len(items))
 
     def out(self, room: Array, user: int) -> Array:
@@ -113,7 +113,7 @@ class Totals:
 
     def within(self, room: Array, k: int) -> Within | None:
         """The limits that one list of k has to keep; none where none can bind."""
-        return Within(self.of, room) if (room < k).any() else None
+        return Within(self.totals_of, room) if (room < k).any() else None
 
     def count(self, items: Array, ledger: Ledger, sign: int = 1) -> None:
         """A page was shown, and the ledger has counted it; sign −1: it was not shown after all."""
