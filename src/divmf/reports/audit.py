@@ -84,10 +84,10 @@ def finding(found: Findings) -> str:
     if not subject.spare:
         return (
             "The lists hold nothing beyond what was shown, so no reranker could be tried: to change a list, a reranker"
-            " needs candidates to choose from. How to provide them is said below."
+            " needs candidates to choose from. How to provide them is explained below."
         )
     if not found.trials:
-        return "No reranker was tried; why stands below, under “What reranking would change”."
+        return "No reranker was tried; the reasons are below, under “What reranking would change”."
     if best is None:
         return (
             f"No reranker made the lists more even while replacing at most {percent(found.replaced, 0)} of the slots."
@@ -95,7 +95,7 @@ def finding(found: Findings) -> str:
     after, n_items = best.picked.test, subject.lists.n_items
     was, now = (round(numbers["coverage"] * n_items) for numbers in (subject.own, after))
     text = (
-        f"Choosing again among the candidates that came with the lists, with {best.method}, would show {now:,} items"
+        f"Choosing again among the candidates in the file, {best.method} would show {now:,} items"
         f" instead of {was:,} and take the Gini index from {subject.own['gini']:.2f} to {after['gini']:.2f}, while"
         f" {percent(after['kept'], 0)} of the slots stay as they are."
     )
@@ -120,12 +120,12 @@ def question(found: Findings) -> Section:
     subject = found.subject
     prose: list[Text] = [
         "Each list may look sensible on its own. One list does not show what all of them do together: a recommender"
-        " that is trained for clicks alone tends to show the same few items to everyone. The sellers of the others are"
-        " not found, and users who would like them never see them.",
+        " that is trained for clicks alone tends to show the same few items to everyone. Nobody finds the sellers of"
+        " the others, and users who would like them never see them.",
         f"This page counts. The first {subject.k} of each of the {len(subject.lists):,} lists are what users were"
         f" shown: {int(subject.shown.counts.sum()):,} slots. Which of the {subject.lists.n_items:,} items of the"
-        " catalog get them? And if the next candidates of each list were given a chance, how even could it be, and at"
-        " what cost?",
+        " catalog get them? And if lists were chosen from more candidates, how even could exposure be, and at what"
+        " cost?",
     ]
     return Section("The question", prose)
 
@@ -134,8 +134,8 @@ def who_is_shown(found: Findings, charts: Mapping[str, Any]) -> Section:
     """The Lorenz curve and the tenths."""
     prose = [
         "Line up all items from the least shown to the most shown, and add up the slots they get. If every item got"
-        " the same, the line would be the dashed diagonal. The further it sags, the fewer items have most of the slots:"
-        " twice the area between line and diagonal is, up to rounding, the Gini index.",
+        " the same, the line would be the dashed diagonal. The further it sags, the fewer items hold most of the slots:"
+        " the Gini index is twice the area between the line and the diagonal.",
     ]
     by = "popularity in the training data" if found.subject.train is not None else "how often they are shown now"
     note = "" if found.subject.train is not None else (
@@ -153,7 +153,7 @@ def who_is_shown(found: Findings, charts: Mapping[str, Any]) -> Section:
         "Who gets shown",
         prose,
         charts=[
-            Figure(charts["lorenz"], "Lorenz curves of the slots. Point at a line to read it."),
+            Figure(charts["lorenz"], "Lorenz curves of the slots. Hover over a line to read its values."),
             Figure(
                 charts["exposure"],
                 f"The catalog in ten equal parts by {by}, and the share of all slots each part holds. The dashed"
@@ -165,7 +165,7 @@ def who_is_shown(found: Findings, charts: Mapping[str, Any]) -> Section:
 
 
 def items_by_name(found: Findings) -> Section:
-    """Some that have it all, some that nobody sees."""
+    """The items shown most, and some that nobody sees."""
     subject, never = found.subject, found.never
     counts, users = subject.shown.counts, max(1, int((subject.shown.lengths > 0).sum()))
     most = np.argsort(-counts, kind="stable")[:NAMED]
@@ -179,12 +179,12 @@ def items_by_name(found: Findings) -> Section:
         rows = [[found.name_of(item)] for item in spread]
         tables.append(Table(["Never shown (some, spread over the catalog)"], rows, half=True))
     prose = [
-        f"{len(never):,} items are in nobody’s list. The whole count, item by item, is in exposure.csv, in the folder"
+        f"{len(never):,} items are in nobody’s list. The count for every item is in exposure.csv, in the folder"
         " beside this page."
         if len(never)
         else "Every item of the catalog is in somebody’s list.",
     ]
-    return Section("Seen by all, seen by none", prose, tables=tables)
+    return Section("Shown most, shown never", prose, tables=tables)
 
 
 def measured(found: Findings) -> Section:
@@ -235,7 +235,7 @@ def next_steps(found: Findings) -> Section:
         train = " --train TRAIN" if METHODS[best.method].takes_train and found.subject.train is not None else ""
         more = f"-k {k} --catalog {found.catalog}{train} -o better.parquet"
         commands[rerank_command(found.source, best.method, settings, more)] = (
-            "write everybody’s lists as this reranker makes them"
+            "write the lists of all users with this reranker"
         )
     if found.subject.test is None:
         commands[f"divmf audit {found.source} --catalog {found.catalog} -k {k} --test TEST -o report.html"] = (

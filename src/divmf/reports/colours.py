@@ -20,7 +20,7 @@ PAIRS = (INK, LABEL, AXIS, LINE, PANEL, GREY, REST, *PALETTE)
 SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down")
 HIGHLIGHTED = len(PALETTE)  # lines of a chart that have a colour: more are not told apart
 
-BASES = ("model", "MF", "shown now")  # what others are compared with
+BASES = ("model", "the model", "MF", "shown now")  # what others are compared with
 
 
 def colours(names: Sequence[str]) -> list[str]:

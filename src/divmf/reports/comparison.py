@@ -62,7 +62,7 @@ def answer(story: Comparison) -> Section:
             f"of the catalog is shown to someone; {story.ceiling:.0%} is possible",
         ),
         (relative(row["ndcg_change"]), f"{story.ndcg} on test ({interval(row)})"),
-        (duration(row["seconds"]), "to make everybody’s lists; of the run’s own method, its whole curve"),
+        (duration(row["seconds"]), "to make all users’ lists; for the run’s own method, its whole curve"),
     ]
     return Section("In short", [first, reason(story, loss)], cards)
 
@@ -90,7 +90,7 @@ def rank_of(story: Comparison, loss: float) -> str:
 def reason(story: Comparison, loss: float) -> str:
     """Why the choice at a loss is the choice, and what else would do."""
     chosen, others, row = story.choice(loss), story.as_good(loss), story.row(story.choice(loss), loss)
-    text = f"What {chosen} does: {in_short(chosen)}. It was chosen on validation; all numbers here are the test."
+    text = f"What {chosen} does: {in_short(chosen)}. It was chosen on validation; all numbers here are from the test."
     if row["ndcg_change"] < -loss:
         text += f" There it cost {percent(-row['ndcg_change'])}, more than the {percent(loss, 0)} of validation."
     widest = story.choice(loss, "coverage")
@@ -111,12 +111,12 @@ def question(story: Comparison) -> Section:
     before, n_items = story.base.test, story.split.n_items
     shown = round(before["coverage"] * n_items)
     prose: list[Text] = [
-        f"The model alone shows {shown:,} of {n_items:,} items; {round(story.ceiling * n_items):,} are possible with"
-        f" lists of {story.k}. There are many ways to spread the lists over the catalog, and all cost some accuracy."
-        " They are compared at the same cost: how even are the lists when each method gives up as much?",
-        f"All methods start from the same model, and the rerankers from the same {story.candidates} candidates a user"
-        f" with their scores. Accuracy is {story.ndcg}: the more of what users went on to choose stands near the top of"
-        " their lists, the higher.",
+        f"The model alone shows {shown:,} of {n_items:,} items; lists of {story.k} could show"
+        f" {round(story.ceiling * n_items):,}. There are many ways to spread the lists over the catalog, and all cost"
+        " some accuracy. They are compared at the same cost: how even are the lists when each method gives up as much?",
+        f"All methods start from the same model, and rerankers from the same {story.candidates} candidates per user"
+        f" with their scores. Accuracy is {story.ndcg}, which is higher when more of what users went on to choose is"
+        " near the top of their lists.",
     ]
     return Section("The question", prose)
 
@@ -125,16 +125,16 @@ def curves(story: Comparison, chart: Any) -> Section:
     """Every method's curve."""
     own = next(iter(story.curves))
     prose = [
-        "Each method has a knob. Turned down, the lists are the model’s own, the diamond. Turned up, they become more"
-        " diverse, and accuracy falls. A good method runs flat to the right before it falls; one whose line lies above"
-        " and to the right of another’s is better at every setting.",
+        "Each method has a knob. Turned down, it leaves the model’s own lists, the diamond. Turned up, lists become"
+        " more diverse and accuracy falls. A good method runs flat to the right before it falls; a line that lies above"
+        " and to the right of another is better at every setting.",
     ]
     caption = (
-        f"{story.ndcg} on the test items against three views of diversity. Point at a mark to read its numbers. Methods"
-        f" after {own} are in the order of their validation Gini at {percent(story.usual, 0)} loss; those after the"
-        " fifth are grey. Click a method in the legend to see it alone, and beside the legend to see all again. Methods"
-        f" beside {own} are cut off below half of the accuracy they start from. The dashed line is the highest coverage"
-        f" possible, {percent(story.ceiling)}."
+        f"{story.ndcg} on the test items against three views of diversity. Hover over a mark to read its numbers."
+        f" Methods after {own} are sorted by their validation Gini at a {percent(story.usual, 0)} loss; all but the"
+        " first five are grey. Click a method in the legend to see it alone, and outside it to see all again. The"
+        f" curves of methods other than {own} end where half of the accuracy is lost. The dashed line is the highest"
+        f" coverage possible, {percent(story.ceiling)}."
     )
     return Section("Every method’s curve", prose, charts=[Figure(chart, caption)])
 
@@ -153,12 +153,12 @@ def at_losses(story: Comparison) -> Section:
             rows.append([with_setting(name, row), *cells, changed, duration(row["seconds"])])
         header = ["Method", *(METRICS[metric].label for metric in DIVERSITY), f"{story.ndcg} change", "time"]
         caption = f"On test, at most {percent(loss, 0)} of validation nDCG lost."
-        fold = f"Every method at {percent(loss, 0)} loss of accuracy"
+        fold = f"Every method at a {percent(loss, 0)} loss of accuracy"
         tables.append(Table(header, rows, caption, fold=fold))
     prose = [
-        "For each loss, every method’s knob was set on validation: the best value it reaches while validation nDCG"
-        " falls by at most so much, for each column on its own. The column beside the time says what was lost on the"
-        " test, at the setting with the best Gini. In small print: 95% intervals. The best of a column is bold."
+        "For each loss and each column, every method’s knob was set on validation: to the best value it reaches while"
+        " validation nDCG falls by at most that much. The nDCG column says what was lost on the test, at the setting"
+        " with the best Gini. The small print is the 95% interval; the best value of a column is bold."
         f" Coverage can be at most {percent(story.ceiling)}.",
     ]
     return Section("At the same loss of accuracy", prose, tables=tables)
@@ -177,10 +177,10 @@ def choosing(story: Comparison) -> Section:
             f"Gini {story.base.test['gini']:.2f} → {row['gini']:.2f}, coverage {row['coverage']:.0%},"
             f" {story.ndcg} {relative(row['ndcg_change'])}"
         )
-        why += f"; {listing(others)} within its interval" if others else "; no other within its interval"
+        why += f"; within its interval: {listing(others)}" if others else "; no other method within its interval"
         rows.append([percent(loss, 0), with_setting(chosen, row), why])
     prose: list[Text] = [
-        "How much accuracy may be given up is a decision about your business. What each loss buys here:",
+        "How much accuracy may be given up is for you to decide. This is what each loss buys:",
         weak_ones(story),
     ]
     table = Table(["Loss allowed", "choose", "why"], rows, left=(0, 1, 2))
@@ -195,9 +195,7 @@ def weak_ones(story: Comparison) -> str:
     weak = [name for name, gain in gained.items() if gain < 0.1 * most]
     if most <= 0 or not weak:
         return ""
-    return (
-        f"Hardly worth it here at {percent(loss, 0)}: {listing(weak)}, with less than a tenth of the best improvement."
-    )
+    return f"At a {percent(loss, 0)} loss, less than a tenth of the best improvement: {listing(weak)}."
 
 
 def people(story: Comparison) -> Section:
@@ -217,8 +215,8 @@ def measured(story: Comparison) -> Section:
     split = story.split
     prose = [
         f"{split.n_users:,} users, {split.n_items:,} items. The model learnt from {len(split.train):,} interactions;"
-        f" {len(split.valid):,} were set aside for validation, by which all knobs were set, and {len(split.test):,} for"
-        " the test, by which nothing was chosen. Intervals are 95%, from 200 draws of the users with replacement.",
+        f" {len(split.valid):,} were set aside for validation, on which all knobs were set, and {len(split.test):,} for"
+        " the test, on which nothing was chosen. Intervals are 95%, from 200 draws of the users with replacement.",
     ]
     rows: list[list[Cell]] = [[METRICS[name].label, METRICS[name].definition] for name in ("ndcg", *DIVERSITY)]
     definitions = Table(["Metric", "definition"], rows, left=(0, 1), fold="Definitions of the metrics")
@@ -232,7 +230,7 @@ def next_steps(story: Comparison) -> Section:
     commands = {}
     if chosen in METHODS and chosen != own:
         wide = f"divmf recommend {story.run} --epoch 0 -k {story.candidates} -o wide.parquet"
-        commands[wide] = "the model’s candidates, everybody’s"
+        commands[wide] = "write the model’s candidates for all users"
         more = f"--run {story.run} " if METHODS[chosen].takes_lowest else ""
         more += f"-k {story.k} -o lists.parquet"
         commands[rerank_command("wide.parquet", chosen, story.settings[chosen, loss], more)] = (
@@ -240,8 +238,8 @@ def next_steps(story: Comparison) -> Section:
             + (" (and --train with your log)" if METHODS[chosen].takes_train else "")
         )
     drop = percent(loss, 0)
-    commands[f"divmf pick {story.run} --ndcg-drop {drop}"] = f"choose {own} at {drop} loss"
-    commands[f"divmf recommend {story.run} -o lists.parquet"] = f"write everybody’s lists of {own}"
+    commands[f"divmf pick {story.run} --ndcg-drop {drop}"] = f"choose {own} at a {drop} loss"
+    commands[f"divmf recommend {story.run} -o lists.parquet"] = f"write the lists of {own} for all users"
     rows = [[command_cell(command), meaning] for command, meaning in commands.items()]
     return Section("What to do next", (), tables=[Table(["command", "what it does"], rows, left=(0, 1))])
 

@@ -23,8 +23,8 @@ def groups_section(groups: Groups, counts: Mapping[str, Array], popularity: Arra
     shown, n_groups = int((now.showings > 0).sum()), len(groups)
     share = "interactions" if popularity is not None else "items"
     prose: list[Text] = [
-        f"In the lists of “{first}”, {shown:,} of the {n_groups:,} groups by {groups.column} have a showing."
-        f" {len(now.starved):,} are starved: they have less than half of the slots that their share of the {share}"
+        f"In the lists of “{first}”, {shown:,} of the {n_groups:,} groups by {groups.column} are shown at least once."
+        f" {len(now.starved):,} are starved: they get less than half of the slots that their share of the {share}"
         " would give them.",
     ]
     chart = lorenz_chart({name: exposure.showings for name, exposure in found.items()}, "groups")
@@ -32,14 +32,18 @@ def groups_section(groups: Groups, counts: Mapping[str, Array], popularity: Arra
         [label, *(numbers[name] if name != "starved" else int(numbers[name]) for numbers in measures.values()), words]
         for name, (label, words) in DEFINITIONS.items()
     ]
-    tables = [Table(["", *counts, "definition"], rows, left=(0, len(counts) + 1))]
+    header = ["", *counts, "definition"]
+    tables = [Table(header, rows, left=(0, len(counts) + 1), fold="How even it is between groups, in numbers")]
     if len(now.starved):
         starved: list[list[Cell]] = [
             [str(groups.names[group]), percent(now.merit[group], 2), *(percent(e.showings[group] / e.slots, 2)
              for e in found.values())]
             for group in now.starved[:NAMED]
         ]  # fmt: skip
-        caption = f"Shares of the slots; the {len(starved)} starved groups that lack the most."
-        tables.append(Table([groups.column, f"by {share}", *counts], starved, caption))
-    figure = Figure(chart, f"Lorenz curves of the groups by {groups.column}: the dashed line shows all groups alike.")
+        caption = f"Shares of the slots: the {len(starved)} starved groups that lack the most."
+        fold = "The starved groups"
+        tables.append(Table([groups.column, f"by {share}", *counts], starved, caption, fold=fold))
+    figure = Figure(
+        chart, f"Lorenz curves of the groups by {groups.column}: on the dashed line, all groups are shown alike."
+    )
     return Section(f"Groups by {groups.column}", prose, charts=[figure], tables=tables)

@@ -17,7 +17,7 @@ from divmf.ranking.curve import Curve, Point
 from divmf.ranking.groups import Groups
 from divmf.ranking.lists import TopK
 from divmf.reports.colours import PAIRS
-from divmf.reports.section import Section, Text, cell
+from divmf.reports.section import Section, Text, cell, command_text
 
 
 def write_page(
@@ -90,7 +90,7 @@ def made_by(command: str) -> list[Text]:
     """The footer: the command and the versions that made a page."""
     made = versions() | {name: version(name) for name in ("altair", "vl-convert-python")}
     return [
-        Markup("Made by <code>{}</code>").format(command),
+        Markup("Made by {}").format(command_text(command)),
         ", ".join(f"{name} {number}" for name, number in made.items()),
     ]
 

@@ -21,9 +21,9 @@ def rerankers(found: Findings, charts: Mapping[str, Any]) -> Section:
     if not subject.spare:
         return Section(heading, [no_candidates(subject)])
     prose: list[Text] = [
-        "A reranker leaves the recommender as it is and chooses the lists again from its candidates: the"
-        f" {subject.k} that were shown and those that follow them. Each has a knob, from changing nothing to changing"
-        " much. To compare them fairly, each knob was turned as far as it goes while at most"
+        "A reranker leaves the recommender as it is and chooses each list again from the recommender’s candidates:"
+        f" the {subject.k} that were shown and those that follow. Each reranker has a knob, from changing nothing to"
+        " changing much. To compare them fairly, each knob was turned up as far as it goes while at most"
         f" {percent(found.replaced, 0)} of the slots get another item (--replace).",
     ]
     if subject.by_place:
@@ -33,15 +33,15 @@ def rerankers(found: Findings, charts: Mapping[str, Any]) -> Section:
         )
     if found.accuracy:
         prose.append(
-            "The test set plays no part in the choice of these settings; it shows what they cost. Proposed is the most"
-            f" even method that loses at most {percent(DEAR, 0)} of nDCG, if there is one."
+            "The test set plays no part in the choice of these settings; it shows what they cost. The page proposes the"
+            f" most even method that loses at most {percent(DEAR, 0)} of nDCG, if there is one."
         )
     figures = [
         Figure(
             charts["rerankers"],
             ("nDCG on the test" if found.accuracy else "The share of the slots kept")
             + " against three views of diversity: up is better, right is more diverse. The diamond is what was shown,"
-            " the ring the proposed lists. The proposed method and the four most even ones have a colour; click"
+            " the ring the proposed lists. The proposed method and the four most even others are coloured; click"
             f" any in the legend to see it alone. The dashed line is the highest coverage possible,"
             f" {percent(subject.ceiling)}.",
         )

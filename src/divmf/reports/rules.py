@@ -31,7 +31,7 @@ def broken_section(bound: Bound, items: Array) -> Section:
 
 
 def rules_section(bound: Bound, before: Array, after: Array, ndcg: dict[str, float], title: str) -> Section:
-    """What the rules ask for, what the lists give without and with them, and what that costs.
+    """What the rules require, what the lists give without and with them, and what that costs.
 
     before, after   (n_lists, k): the lists without and with the rules
     """
@@ -54,4 +54,8 @@ def rules_section(bound: Bound, before: Array, after: Array, ndcg: dict[str, flo
     ]
     caption = f"Showings in all lists; the {min(SHOWN, len(table))} bounds that the lists without rules break most."
     header = ["Rule", "at least", "at most", "without rules", "with rules"]
-    return Section("Rules at work", prose, tables=[Table(header, rows, caption, fold="Asked and given")])
+    return Section(
+        "Rules at work",
+        prose,
+        tables=[Table(header, rows, caption, fold="What the rules require, and what the lists give")],
+    )

@@ -99,5 +99,13 @@ def listing(names: Sequence[str]) -> str:
 
 
 def command_cell(command: str) -> Markup:
-    """A command; a long one may be folded, so that what it means has room beside it."""
-    return Markup("<code{}>{}</code>").format(Markup(' class="long"') if len(command) > 60 else "", command)
+    """A command; lines may break in a long one, so that there is room beside it for what it means."""
+    return command_text(command, ' class="long"' if len(command) > 60 else "")
+
+
+def command_text(command: str, attributes: str = "") -> Markup:
+    """A command as code, in which lines break between words and not after the hyphens of an option."""
+    words = (
+        Markup('<span class="word">{}</span>').format(word) if "-" in word else word for word in command.split(" ")
+    )
+    return Markup("<code{}>{}</code>").format(Markup(attributes), Markup(" ").join(words))

@@ -165,14 +165,14 @@ def question(story: Story) -> Section:
     before = story.test[story.before]
     never = story.split.n_items - round(before["coverage"] * story.split.n_items)
     prose: list[Text] = [
-        "A recommender that is trained for accuracy alone learns that popular items are the safe answer. Each list"
-        " looks sensible on its own. Together, the lists show the same few items to everyone.",
+        "A recommender that is trained for accuracy alone learns that popular items are the safe choice. Each list"
+        " looks sensible on its own, but together the lists show the same few items to everyone.",
         f"Here the accurate model gives {before['head_share']:.0%} of all recommended slots to the most popular tenth"
-        f" of the items, and never shows {never:,} of the {story.split.n_items:,} items to anybody. Sellers of those"
-        " items are not found, and users who would like them never see them.",
-        f"There are two goals. Each user’s list should stay good: that is accuracy, here {story.ndcg}, which is higher"
-        " the more of what users went on to choose stands near the top of their lists. And the catalog as a whole"
-        " should be shown: that is aggregate diversity. One is traded for the other, and you choose how much.",
+        f" of the items, and never shows {never:,} of the {story.split.n_items:,} items to anybody. Nobody"
+        " finds the sellers of those items, and users who would like them never see them.",
+        f"There are two goals. Each user’s list should stay good: that is accuracy, here {story.ndcg}, which is"
+        " higher when more of what users went on to choose is near the top of their lists. And the whole catalog should"
+        " be shown: that is aggregate diversity. One is traded for the other, and you choose how much.",
     ]
     return Section("The question", prose)
 
@@ -180,28 +180,28 @@ def question(story: Story) -> Section:
 def knob(story: Story, chart: Any) -> Section:
     """The trade-off: the curve, and what each loss buys."""
     knob_is = (
-        "ρ, the weight of exposure beside the score, is the knob: every point on the line is a set of finished lists."
+        "The knob is ρ, the weight of exposure beside the scores: every point on the line is a finished set of lists."
         if story.curve.has_rho
         else "The number of diversity epochs is the knob: every point on the line is a finished model."
     )
     prose: list[Text] = [
-        "The accurate model comes first: it is the diamond below. Then"
+        "The diamond is the accurate model. Then"
         f" {'the market' if story.after == 'market' else story.after} diversifies its lists: {in_short(story.after)}."
         f" {knob_is}",
         "Up is more accurate, right is more diverse, in every panel. A good trade-off runs flat to the right before it"
         f" falls. The ring is the point chosen for this report, by its numbers on validation: {described(story)}.",
     ]
     caption = (
-        f"{story.ndcg} on the test items against three views of diversity. Point at a mark to read its numbers."
+        f"{story.ndcg} on the test items against three views of diversity. Hover over a mark to read its numbers."
         f" The dashed line is the highest coverage possible, {percent(story.ceiling)}:"
         f" {story.split.n_users:,} lists of {story.k} have {story.split.n_users * story.k:,} slots for"
         f" {story.split.n_items:,} items."
     )
     if story.extra_curves:
         caption += (
-            " Methods are in the order of their Gini index at 5% loss; those after the fifth are grey. Click a method"
-            " in the legend to see it alone, and beside the legend to see all again. The methods beside"
-            f" {story.after} are cut off below half of the accuracy they start from."
+            " Methods are sorted by their Gini index at a 5% loss; all but the first five are grey. Click a method in"
+            " the legend to see it alone, and outside the legend to see all again. The curves of methods other than"
+            f" {story.after} end where half of the accuracy is lost."
         )
     tables = matched_tables({story.after: story.curve, **story.extra_curves})
     return Section("The knob and what it buys", prose, charts=[Figure(chart, caption)], tables=tables)
@@ -222,7 +222,7 @@ def before_and_after(story: Story) -> Section:
     before, after = story.before, story.after
     prose = [
         "The test numbers are the result: no choice was made on them. The point was chosen by the validation numbers,"
-        " so those may be slightly optimistic. In small print: 95% intervals. Coverage can be at most"
+        " so those may be slightly optimistic. The small print is the 95% interval. Coverage can be at most"
         f" {percent(story.ceiling)} here.",
     ]
     rows: list[list[Cell]] = [
@@ -266,8 +266,8 @@ def exposure(lorenz: Any, tenths: Any) -> Section:
     """Who gets the slots."""
     prose = [
         "Line up all items from the least shown to the most shown, and add up the slots they get. If every item got"
-        " the same, the line would be the dashed diagonal. The further it sags, the fewer items have most of the slots:"
-        " twice the area between line and diagonal is, up to rounding, the Gini index.",
+        " the same, the line would be the dashed diagonal. The further it sags, the fewer items hold most of the slots:"
+        " the Gini index is twice the area between the line and the diagonal.",
     ]
     return Section(
         "Who gets shown",
@@ -299,10 +299,9 @@ def examples(story: Story) -> Section:
 
 def training(story: Story, chart: Any) -> Section:
     """How the run went."""
-    then = "Then follow lists with a growing ρ." if story.curve.has_rho else "The diversity phase starts there."
+    then = "From there, ρ grows." if story.curve.has_rho else "The diversity phase starts there."
     prose = [
-        "Validation numbers in the order the points were made. The diamond is the model with the best validation"
-        f" {story.ndcg}. {then}",
+        f"Validation numbers, point by point. The diamond is the model with the best validation {story.ndcg}. {then}",
     ]
     return Section("How the training went", prose, charts=[Figure(chart)])
 
@@ -313,9 +312,9 @@ def measured(story: Story) -> Section:
     prose = [
         f"Of each user’s interactions some were set aside: {len(split.valid):,} for validation and"
         f" {len(split.test):,} for the test. The model learnt from the other {len(split.train):,}.",
-        "A list never holds an item its user is known to have: the training items stay out of the validation lists, the"
-        " training and validation items out of the test lists.",
-        "Every choice, when to stop and which point to take, was made on validation. The test was only measured.",
+        "A list never holds an item that its user is known to have: training items are left out of the lists for"
+        " validation, training and validation items out of the lists for the test.",
+        "Every choice, when to stop and which point to take, was made on validation. The test was only measured on.",
         f"Shares are of the whole catalog of {split.n_items:,} items, not of those that happen to be recommended."
         " Intervals are 95%, from 200 draws of the users with replacement; for the difference, the same users are"
         " drawn on both sides.",
@@ -330,7 +329,7 @@ def next_steps(story: Story) -> Section:
     commands = {
         f"divmf pick {story.run} --ndcg-drop 5%": "choose another point: the most even lists that lose at most 5% of"
         " validation nDCG; also --coverage 80%, --gini 0.6, --knee",
-        f"divmf recommend {story.run} -o lists.parquet": "write everybody’s lists at the chosen point",
+        f"divmf recommend {story.run} -o lists.parquet": "write the lists of all users at the chosen point",
         f"divmf curve {story.run}": "every point of the curve, in numbers",
         "divmf train EVENTS.csv -o RUN": "the same with your own interactions: a file with a user and an item column",
     }
