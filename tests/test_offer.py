@@ -62,7 +62,8 @@ def test_no_list_in_order_of_score_is_better(
 def test_what_an_index_finds_for_each_slot_holds_the_best_list(
     scores: list[float], discount: list[float], k: int
 ) -> None:
-    # where all slots expose alike, so that the order by value costs nothing: k items for each slot, the best by what they are worth in it: one that is not found has k before it
+    # where all slots expose alike, the order by value costs nothing: of the k items worth the most in a slot, one can
+    # take the place of any item that is not among them
     offer, row = Offer.of(np.array(discount), k), np.array(scores, dtype=np.float32)
     found = {
         int(item)
