@@ -86,7 +86,7 @@ def played(run: Path, part: int, parts: int, new: bool, ways: tuple[str, ...]) -
     A log is what was requested within it, in the order of time, evenly thinned out to LOG requests; it is a horizon.
     """
     from divmf.ranking.metrics import gini
-    from divmf.serve.engine import Asked, Engine, Options
+    from divmf.serve.engine import Engine, Options, Query
     from divmf.serve.hindsight import hindsight
     from divmf.train.runs import Run
 
@@ -104,7 +104,7 @@ def played(run: Path, part: int, parts: int, new: bool, ways: tuple[str, ...]) -
         given = {"ledger": None, "static": static, "none": np.zeros_like(static)}[way]
         lists, tastes, out = np.full((size, K), -1, dtype=np.int32), [], []
         for number, user in enumerate(users):
-            asked = Asked(K, user, discount=given)
+            asked = Query(K, user, discount=given)
             page, taste = engine.answer(asked)
             engine.count(page, taste)
             lists[number, : len(page.items)] = page.items
