@@ -17,8 +17,9 @@ import polars as pl
 import pytest
 from safetensors.numpy import load_file
 
-from divmf.cli import explain, main
+from divmf.cli import main
 from divmf.cli.console import strict
+from divmf.cli.errors import explain
 from divmf.cli.inputs import read_users
 from divmf.data.datasets import marketplace
 from divmf.data.interactions import Interactions

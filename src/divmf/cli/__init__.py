@@ -6,7 +6,7 @@ import sys
 import typer
 
 from divmf.cli.app import app
-from divmf.cli.console import Out
+from divmf.cli.errors import explain, failed, one_line_of
 
 
 def main() -> None:
@@ -55,43 +55,9 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def one_line_of(error: BaseException) -> str:
-    """The first line of what an error says."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def failed(message: str, code: int) -> int:
-    """One line on stderr; of several processes, the first that fails says it."""
-    from divmf.engine import comm
-    from divmf.engine.masking import masked, printable
-
-    if comm.speaks_for_all():
-        Out().stderr.print(f"divmf: {printable(masked(message))}", markup=False, soft_wrap=True)
-    return code
-
-
 def usage(error: typer.TyperException) -> str:
     """A wrong call, with the way to its help."""
     context = getattr(error, "ctx", None)
     hint = f" (see `{context.command_path} --help`)" if context else ""
     said = error.format_message().replace("Value error, ", "").replace("Input should", "it should")
     return " ".join(said.split()) + hint
-
-
-def explain(error: Exception) -> int:
-    """What an error means to the one who called."""
-    from pydantic import ValidationError
-
-    from divmf.cli.options import one_line
-
-    if isinstance(error, ValidationError):
-        return failed(one_line(error), 2)
-    if isinstance(error, ValueError):
-        return failed(str(error), 2)
-    if isinstance(error, OSError) and error.filename:
-        return failed(f"{error.filename}: {error.strerror}", 2)
-    if isinstance(error, ImportError | RuntimeError | OSError):
-        return failed((str(error).strip().splitlines() or [type(error).__name__])[0], 1)
-    if type(error).__module__.startswith("polars"):
-        return failed(f"polars cannot work on this: {one_line_of(error)}; check the types of the columns", 1)
-    return failed(f"unexpected {type(error).__name__}: {one_line_of(error)}; run again with --debug and report it", 1)
