@@ -374,16 +374,18 @@ def test_discounts_nobody_looks_at_are_worked_out_in_turn() -> None:
     assert (ledger.discount >= 0).all()
 
 
-def test_an_item_found_to_be_full_is_full() -> None:
+def test_an_item_found_to_be_full_is_full_until_it_is_heard_why() -> None:
     ledger = Ledger(LedgerTerms(rho=1.0, k=1, horizon=9), np.zeros(3))
     ledger.shown[:] = 4
     ledger.set_full(1)
     assert ledger.full.tolist() == [1]
-    assert ledger.capacity[1] == 4
+    ledger.set_capacity(0, 4)
     ledger.set_capacity(2, 7)
     ledger.set_full(2)
-    assert ledger.full.tolist() == [1, 2]
-    assert ledger.shown.tolist() == [4, 4, 7]
+    assert ledger.full.tolist() == [0, 1, 2]
+    assert ledger.shown.tolist() == [4, 4, 4]  # what others have shown is counted when it is heard of
+    ledger.heard()
+    assert ledger.full.tolist() == [0]
 
 
 # ---- the bonus

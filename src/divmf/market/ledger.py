@@ -87,6 +87,7 @@ class Ledger:
         self.shown, self.present, self.past = (np.zeros(n_items, dtype=np.int64) for _ in range(3))
         self.capacity = np.full(n_items, NO_LIMIT, dtype=np.int64)
         self._limited = np.zeros(0, dtype=np.int64)
+        self._refused = np.zeros(0, dtype=np.int64)
         self.requests = self.turn = self.turn_before = 0
         self.clock, self._cursor = 0.0, 0
         self._exposures: dict[int, Array] = {}
@@ -176,7 +177,8 @@ class Ledger:
     def full(self) -> Array:
         """The items that may not be shown any more."""
         limited = self._limited
-        return limited[self.shown[limited] >= self.capacity[limited]]
+        full = limited[self.shown[limited] >= self.capacity[limited]]
+        return np.union1d(full, self._refused) if len(self._refused) else full
 
     def set_capacity(self, item: int, capacity: int | None) -> None:
         """Let an item be in so many lists at the most, counted since the ledger began; None: in any number."""
@@ -184,10 +186,14 @@ class Ledger:
         self._limited = np.flatnonzero(self.capacity < NO_LIMIT)
 
     def set_full(self, item: int) -> None:
-        """An item was found to be at its capacity, as others have shown it, or given it a lower one."""
-        if self.capacity[item] == NO_LIMIT:
-            self.set_capacity(item, int(self.shown[item]))
-        self.shown[item] = max(self.shown[item], self.capacity[item])
+        """An item was found to be at its capacity, as others have shown it or given it a lower one; it counts as full
+        until that was heard of (`heard`).
+        """
+        self._refused = np.union1d(self._refused, [item])
+
+    def heard(self) -> None:
+        """What others did has been counted: counts and capacities say which items are full."""
+        self._refused = self._refused[:0]
 
     @property
     def drift(self) -> float:
