@@ -13,9 +13,11 @@ import pytest
 import divmf
 from divmf.data.histories import Histories
 from divmf.market.ledger import Terms
+from divmf.serve.catalog import Names
 from divmf.serve.engine import Engine, Options
 from divmf.serve.live import Full, Live
-from divmf.serve.store import StoreDown
+from divmf.serve.shared import Shared
+from divmf.serve.store import Document, StoreDown
 from divmf.train.people import folded
 from divmf.train.runs import Run
 
@@ -164,6 +166,84 @@ def test_a_capacity_holds_between_threads_and_workers(run_folder: Path, store_ur
     assert sum(counts.values()) == 4 * 20 * 5
     for live in workers:
         live.close()
+
+
+def test_seats_that_are_added_after_an_item_was_full_are_taken_too(run_folder: Path, store_url: str) -> None:
+    with Live(run_folder, store=store_url) as one, Live(run_folder, store=store_url) as two:
+        (item,) = ids(one.recommend("u00001", k=1, accuracy=1.0, dry_run=True))
+        one.put_items([{"item": item, "capacity": 3}])
+        for _ in range(3):
+            one.shown([item])
+        two.sync()
+        two.engine.ledger.shown[:] = 0  # as if the others had shown it since
+        assert item not in ids(two.recommend("u00001", accuracy=1.0))
+        assert two.item(item)["shown"] == 0
+        two.engine.ledger.shown[two.engine.items.of_text(item)] = 3
+        one.put_items([{"item": item, "capacity": 4}])
+        two.sync()
+        assert item in ids(two.recommend("u00001", accuracy=1.0))
+        assert item not in ids(two.recommend("u00001", accuracy=1.0))
+        assert two.store.counts()[item] == 4
+
+
+def test_a_page_made_while_a_run_is_taken_over_keeps_the_rules(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Live(run_folder, store=f"sqlite:///{tmp_path}/live.sqlite") as live:
+        (item,) = ids(live.recommend("u00001", k=1, accuracy=1.0, dry_run=True))
+        live.put_items([{"item": item, "attributes": {"seller": "A"}}])
+        live.set_rules({"groups": {"seller": {"cap": {"A": 1}}}})
+        asked: list[threading.Thread] = []
+        put_rules = Shared.put_rules
+
+        def slowly(self: Shared, *arguments: object) -> object:
+            asked.append(threading.Thread(target=lambda: live.recommend("u00001", accuracy=1.0)))
+            asked[-1].start()
+            asked[-1].join(0.3)
+            return put_rules(self, *arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Shared, "put_rules", slowly)
+        live.reload().result()
+        for thread in asked:
+            thread.join()
+        assert len(asked) == 1
+        assert live.store.totals()["seller 'A'"][0] == live.store.counts()[item] == 1
+
+
+def test_histories_are_bounded_and_those_who_did_last_are_remembered(
+    run_folder: Path, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("divmf.serve.shared.MOST_MET", 3)
+    monkeypatch.setattr("divmf.serve.shared.MOST_PEOPLE", 2)
+    monkeypatch.setattr("divmf.serve.shared.LAST_EVENTS", 5)
+    with Live(run_folder, store=store_url) as live:
+        live.events([("a", f"i0000{number}", "click") for number in (1, 2, 3, 1, 4)]).result()
+        assert list(live.shared.histories["a"]) == ["i00003", "i00001", "i00004"]
+        live.events([(person, "i00001", "click") for person in "bac"]).result()
+        assert list(live.shared.histories) == ["a", "c"]
+        assert len(live.store.events(0)) == 8
+    with Live(run_folder, store=store_url) as again:
+        assert {name: list(met) for name, met in again.shared.histories.items()} == {
+            "a": ["i00004", "i00001"], "c": ["i00001"]
+        }  # fmt: skip
+
+
+def test_what_a_store_holds_of_other_ids_or_too_many_attributes_does_not_stop_a_start(
+    run_folder: Path, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/live.sqlite"
+    with Live(run_folder, store=url) as live:
+        many = {f"a{number}": "x" for number in range(40)}
+        live.put_items([{"item": "i00001", "attributes": many}])
+        with pytest.raises(ValueError, match="there may be 40, and 'b' would be one more"):
+            live.put_items([{"item": "i00002", "title": "two", "attributes": {"b": "x"}}])
+        assert live.item("i00002")["title"] is None
+        told = json.dumps({"attributes": {"b": "x"}})  # as another worker may have written at the same moment
+        live.store.write([Document("item", "i00002", told), Document("item", "new", "{}")])
+    with Live(run_folder, store=url) as live:
+        assert live.item("i00001")["attributes"] == many
+        assert live.item("i00002")["attributes"] == {}
+    assert [Names(pl.Series([7, 8])).can_be(text) for text in ("9", "-9", "i00001", "", "9.5")] == [1, 1, 0, 0, 0]
 
 
 def test_what_was_rendered_elsewhere_counts_once(live: Live) -> None:

@@ -1,6 +1,6 @@
 """The items of a service: what they are called, their titles, and what they are filtered by."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,10 @@ class Names:
     def from_text(self, text: str) -> int | str:
         """An id as the store writes it, in its own type."""
         return int(text) if self.integers else text
+
+    def can_be(self, text: str) -> bool:
+        """Whether there could be an item with such an id."""
+        return not self.integers or text.removeprefix("-").isdecimal()
 
     def add(self, key: int | str) -> int:
         """A new id; its number."""
@@ -150,6 +154,12 @@ class Catalog:
         self.describe(number, title, attributes)
         return number
 
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Refuse attributes that would be more than there may be."""
+        if len(self.columns.keys() | names) > MOST_COLUMNS:
+            fresh = sorted(set(names) - self.columns.keys())
+            raise ValueError(f"attributes: there may be {MOST_COLUMNS}, and {fresh[0][:LONGEST]!r} would be one more")
+
     def describe(self, number: int, title: str | None, attributes: Mapping[str, str]) -> None:
         """Set what an item is called, if it is given, and these of its attributes."""
         if title is not None:
@@ -159,7 +169,7 @@ class Catalog:
         for name, value in attributes.items():
             if name not in self.columns:
                 if len(self.columns) >= MOST_COLUMNS:
-                    raise ValueError(f"attributes: there are {MOST_COLUMNS} already, {name!r} would be one more")
+                    continue  # workers may have added the last one at once
                 self.columns[name] = np.full(len(self.titles), -1, dtype=np.int32), {}
             codes, values = self.columns[name]
             codes[number] = values.setdefault(value, len(values))

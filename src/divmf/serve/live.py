@@ -189,6 +189,7 @@ class Live:
                 self.shared.latest.append(made.row)
                 return True
             self.shared.uncount(made.row)
+            self.shared.refused = True
             for name in outcome.over:
                 self.engine.set_full(name)
             for number in self.shared.numbers_of(Showing(outcome.full, None, 0.0, "")):
@@ -276,6 +277,7 @@ class Live:
     def describing(self, items: Sequence[Mapping[str, Any]]) -> "Future[list[Outcome]]":
         """Have items added or changed; see `put_items`."""
         with self.lock:
+            self.engine.catalog.check_columns({name for item in items for name in item.get("attributes") or ()})
             documents = [self.shared.document_of(item) for item in items]
             self.shared.take_items(documents)
         return self._writer.submit(list(documents))
@@ -387,6 +389,7 @@ class Live:
 
     def snapshot(self) -> None:
         """Keep the ledger in the store, so that a start need not play the whole log."""
+        self.shared.refused = True  # totals are compared with the store's now and then
         self.sync()
         with self.lock:
             done = self._writer.submit([Snapshot(self.shared.packed())])

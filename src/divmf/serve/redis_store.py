@@ -190,6 +190,10 @@ class RedisStore:
         """The events after a number, in order."""
         return [(number, Event(*row)) for number, row in self._stream("events", after, limit)]
 
+    def last_event(self) -> int:
+        """The number of the last event."""
+        return int(self._read("get", self._key("events:number")) or 0)
+
     def documents(self, after: int) -> list[tuple[int, Document]]:
         """The documents written after a number, each as it is now, in order."""
         names = self._read("zrangebyscore", self._key("documents:order"), f"({after}", "+inf", withscores=True)

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 LATEST = 500  # showings that the studio can look back on
 KEPT_ROWS = 100_000  # showings that stay in the log behind the last snapshot
 MOST_MET = 1000  # items of a history: the latest
+MOST_PEOPLE = 200_000  # whose histories are kept at hand: those who met something last
+LAST_EVENTS = 200_000  # from which histories are made at a start
 FIELDS = ("item", "title", "attributes", "similar", "capacity", "share")
 LONGEST_TITLE, MOST_SHARES = 500, 1000
 
@@ -37,7 +39,7 @@ class Shared:
 
     lock        whoever reads or changes the engine holds it
     latest      the last showings, of all workers
-    histories   what people met since the training: ids as text
+    histories   what people met since the training, ids as text: of those who did last, the last each
     """
 
     def __init__(self, folder: Path, engine: Engine, store: Store) -> None:
@@ -45,7 +47,7 @@ class Shared:
         self.worker = f"{os.getpid()}-{uuid4().hex[:8]}"
         self.lock = threading.RLock()
         self.latest: deque[Showing] = deque(maxlen=LATEST)
-        self.histories: dict[str, list[str]] = {}
+        self.histories: OrderedDict[str, dict[str, None]] = OrderedDict()
         self.described: dict[str, Document] = {}  # items that were added or changed, in the order of their adding
         self.synced = 0.0
         self._showing = self._event = self._document = 0  # numbers of the last ones that were taken in
@@ -53,6 +55,7 @@ class Shared:
         self._ids: tuple[Engine | None, int, bytes] = (None, 0, b"")
         self.version, self.base = "", base_of(self.engine)  # of the rules that hold, and of those of the start
         self.rules: dict[str, Any] | None = None  # the tables that were set since, if any
+        self.refused = False  # whether the store has refused a page since, because of what others have shown
         self.foreign = False  # whether other rules hold that this worker was not started with
         self._take_up()
 
@@ -66,6 +69,7 @@ class Shared:
         if kept is not None:
             self._restore(unpack(kept.data))
             self._showing = kept.showing
+        self._event = max(0, self.store.last_event() - LAST_EVENTS)
         self.sync(everything=True)
         ledger = self.engine.ledger
         ledger.shown[:] = 0
@@ -118,6 +122,11 @@ class Shared:
                     self.learn(row for _, row in events if everything or row.worker != self.worker)
                 self._event = events[-1][0]
             self._take_documents()
+            if self.refused:
+                self.refused = False
+                with self.lock:
+                    self.engine.ledger.heard()
+                self.know_totals()
             self.synced = time.monotonic()
         return found
 
@@ -152,13 +161,18 @@ class Shared:
     def learn(self, events: Iterable[Event]) -> None:
         """What people met, into their histories."""
         for event in events:
-            met = self.histories.setdefault(event.person, [])
-            if event.item not in met:
-                met.append(event.item)
+            met = self.histories.setdefault(event.person, {})
+            met.pop(event.item, None)
+            met[event.item] = None
+            if len(met) > MOST_MET:
+                del met[next(iter(met))]
+            self.histories.move_to_end(event.person)
+        while len(self.histories) > MOST_PEOPLE:
+            self.histories.popitem(last=False)
 
     def met_by(self, person: str) -> list[int]:
         """What somebody met since the training."""
-        found = map(self.engine.items.of_text, self.histories.get(person, ())[-MOST_MET:])
+        found = map(self.engine.items.of_text, self.histories.get(person, ()))
         return [number for number in found if number is not None]
 
     def _take_documents(self, starting: bool = False) -> None:
@@ -285,7 +299,8 @@ class Shared:
         return Document("item", str(key), json.dumps(merged), capacity)
 
     def take_items(self, documents: Sequence[Document]) -> None:
-        """Add items, or change them."""
+        """Add items, or change them; those of a run with other ids are passed over."""
+        documents = [each for each in documents if self.engine.items.can_be(each.name)]
         fresh = {each.name: json.loads(each.text) for each in documents if self.engine.items.of_text(each.name) is None}
         if fresh:
             similar = [self._known(told.get("similar", ())) for told in fresh.values()]
@@ -335,10 +350,10 @@ class Shared:
                 made.ledger.set_shares(shares)
                 for item in np.flatnonzero(capacity != made.ledger.capacity):
                     made.ledger.set_capacity(int(item), int(capacity[item]))
+                self._keep_rules(base_of(made))  # before the next page, or the store would not count it for them
             except BaseException:
                 self.engine = old
                 raise
-        self._keep_rules(base_of(made))
         log.info("went over to %s as it is now: %s", self.folder, made.point.name)
 
     def _keep_rules(self, base: str) -> None:

@@ -69,6 +69,10 @@ ON CONFLICT (name) DO UPDATE SET showing = excluded.showing, data = excluded.dat
 """
 
 
+# of PostgreSQL: a host that stops in the middle of a transaction does not hold up the others for longer
+PATIENCE = ("statement_timeout", "idle_in_transaction_session_timeout")
+
+
 @dataclass(frozen=True)
 class Dialect:
     """Where the two databases differ."""
@@ -241,6 +245,10 @@ class SqlStore:
         )
         return [(row[0], Event(*row[1:])) for row in rows]
 
+    def last_event(self) -> int:
+        """The number of the last event."""
+        return int(self._read("SELECT COALESCE(MAX(seq), 0) FROM divmf_events")[0][0])
+
     def documents(self, after: int) -> list[tuple[int, Document]]:
         """The documents written after a number, each as it is now, in order."""
         rows = self._read(
@@ -306,8 +314,11 @@ def postgresql_store(url: str) -> SqlStore:
     import psycopg
 
     def connect() -> Any:
-        made: Any = psycopg.connect(url, autocommit=True, connect_timeout=5, application_name="divmf")
-        made.execute("SET synchronous_commit = on")
+        made: Any = psycopg.connect(
+            url, autocommit=True, connect_timeout=5, application_name="divmf", tcp_user_timeout=10_000
+        )
+        for setting in ("synchronous_commit = on", *(f"{name} = '15s'" for name in PATIENCE)):
+            made.execute(f"SET {setting}")
         return made
 
     return SqlStore(connect, POSTGRESQL, (psycopg.Error,))

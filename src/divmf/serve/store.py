@@ -112,6 +112,9 @@ class Store(Protocol):
     def events(self, after: int, limit: int = 100_000) -> list[tuple[int, Event]]:
         """The events after a number, in order."""
 
+    def last_event(self) -> int:
+        """The number of the last event; 0 if there is none."""
+
     def documents(self, after: int) -> list[tuple[int, Document]]:
         """The documents written after a number, each as it is now, in order."""
 
