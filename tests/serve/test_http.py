@@ -51,7 +51,7 @@ def test_a_page_counts_and_is_told_of(client: TestClient) -> None:
     assert client.get("/requests").json()[0]["user"] == "u00001"
     assert client.get("/items", params={"q": item}).json()[0] == {"item": item, "title": None, "shown": 1}
     metrics = client.get("/metrics").text
-    assert 'divmf_requests_total{route="/recommend",status="200"} 1.0' in metrics
+    assert f'divmf_requests_total{{route="/recommend",status="200",worker="{os.getpid()}"}} 1.0' in metrics
     assert "divmf_ledger_requests 1.0" in metrics
     assert client.get("/health").json() == client.get("/ready").json()
 

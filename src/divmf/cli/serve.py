@@ -1,5 +1,6 @@
 """divmf serve."""
 
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,11 @@ from divmf.cli.console import Out
 from divmf.cli.options import command
 
 if TYPE_CHECKING:
+    import socket
+
+    import uvicorn
+    from fastapi import FastAPI
+
     from divmf.serve.settings import ServeSettings
 
 
@@ -79,31 +85,68 @@ def serve(
 def run_server(out: Out, settings: "ServeSettings", access_log: bool) -> None:
     """Open everything, say where it is, and answer until told to stop."""
     import uvicorn
-    from uvicorn.supervisors import Multiprocess
 
     from divmf.engine.masking import masked
-    from divmf.serve.http import create_app, open_live
-    from divmf.serve.listen import environment_of, listening
+    from divmf.serve.listen import listening
 
     sock = listening(settings.host, settings.port)
-    live = open_live(settings)  # before anything is answered: what is wrong is said here, in one line
     address = f"http://{settings.host if ':' not in settings.host else f'[{settings.host}]'}:{sock.getsockname()[1]}/"
     kept = masked(settings.store or f"sqlite:///{settings.run}.live.sqlite")
-    out.note(
-        f"{settings.run}: {len(live.engine.users):,} users, {len(live.engine.items):,} items, {live.engine.point.name},"
-        f" {live.engine.ledger.requests:,} requests so far in {kept}"
-    )
-    out.note(f"studio and API: {address}" + ("" if settings.token is None else " (with the token)"))
+    where = f"studio and API: {address}" + ("" if settings.token is None else " (with the token)")
     options: dict[str, Any] = {
         "log_level": "debug" if out.debug else "warning", "access_log": access_log or out.debug, "server_header": False,
         "date_header": False, "timeout_graceful_shutdown": 10, "timeout_keep_alive": 30, "lifespan": "on",
+        "workers": settings.workers, "timeout_worker_healthcheck": 30, "ws": "none",
+        "http": "divmf.serve.protocol:Protocol",
     }  # fmt: skip
-    if settings.workers == 1:
-        uvicorn.Server(uvicorn.Config(create_app(live, settings), **options)).run(sockets=[sock])
-    else:
-        live.close()
-        os.environ.update(environment_of(settings))
-        config = uvicorn.Config(
-            "divmf.serve.http:app_from_environment", factory=True, workers=settings.workers, **options
-        )
-        Multiprocess(config, sockets=[sock]).run()
+    if settings.workers > 1:
+        out.note(f"{settings.run}: {settings.workers} workers, kept in {kept}\n{where}")
+        run_workers(settings, uvicorn.Config("divmf.cli.serve:app_of_worker", factory=True, **options), sock)
+        return
+    from divmf.serve.http import create_app, open_live
+
+    live = open_live(settings)  # before anything is answered: what is wrong is said here, in one line
+    out.note(
+        f"{settings.run}: {len(live.engine.users):,} users, {len(live.engine.items):,} items, {live.engine.point.name},"
+        f" {live.engine.ledger.requests:,} requests so far in {kept}\n{where}"
+    )
+    uvicorn.Server(uvicorn.Config(create_app(live, settings), **options)).run(sockets=[sock])
+
+
+def run_workers(settings: "ServeSettings", config: "uvicorn.Config", sock: "socket.socket") -> None:
+    """Answer with several processes. This one opens nothing, so that it is not waited for."""
+    from uvicorn.config import STARTUP_FAILURE
+    from uvicorn.supervisors import Multiprocess
+
+    from divmf.serve.listen import environment_of
+
+    os.environ.update(environment_of(settings))
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # why a worker did not start, the worker says
+    workers = Multiprocess(config, sockets=[sock])
+    workers.run()
+    if any(each.exitcode == STARTUP_FAILURE for each in workers.processes):
+        raise typer.Exit(2)
+
+
+def app_of_worker() -> "FastAPI":
+    """The application of one of several workers, whose settings stand in the environment.
+
+    What is wrong at the start is wrong for all of them, and the first one says it.
+    """
+    from multiprocessing import current_process
+
+    from uvicorn.config import STARTUP_FAILURE
+
+    from divmf.cli.errors import explain
+    from divmf.serve.http import create_app, open_live
+    from divmf.serve.settings import ServeSettings
+
+    settings = ServeSettings()  # type: ignore[call-arg]
+    Out(quiet=True).listen()
+    try:
+        return create_app(open_live(settings), settings)
+    except Exception as error:
+        number = int(current_process().name.rpartition("-")[2])
+        if number == 1 or number > settings.workers:
+            explain(error)
+        raise SystemExit(STARTUP_FAILURE) from None

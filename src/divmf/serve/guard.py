@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import logging
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -65,12 +66,17 @@ class Guard:
     def __init__(self, app: Application, settings: ServeSettings, registry: CollectorRegistry) -> None:
         self.app, self.settings = app, settings
         self.token = None if settings.token is None else settings.token.get_secret_value().encode()
+        self.origins = settings.named_origins
         self.rates = Rates(settings.rate)
+        self.worker = str(os.getpid())  # several of them answer on one port: each has counters of its own
         self.requests = Counter(
-            "divmf_requests_total", "Requests answered by this worker.", ["route", "status"], registry=registry
+            "divmf_requests_total",
+            "Requests answered by this worker.",
+            ["worker", "route", "status"],
+            registry=registry,
         )
         self.seconds = Histogram(
-            "divmf_request_seconds", "Seconds until a request was answered.", ["route"], buckets=BUCKETS,
+            "divmf_request_seconds", "Seconds until a request was answered.", ["worker", "route"], buckets=BUCKETS,
             registry=registry,
         )  # fmt: skip
 
@@ -100,8 +106,8 @@ class Guard:
             await problem(500, "the service failed; its log says why")(scope, receive, sending)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self.requests.labels(route, str(status)).inc()
-            self.seconds.labels(route).observe(time.perf_counter() - began)
+            self.requests.labels(self.worker, route, str(status)).inc()
+            self.seconds.labels(self.worker, route).observe(time.perf_counter() - began)
 
     def refusal(self, scope: Scope) -> Response | None:
         """Why a request is not even read."""
@@ -109,6 +115,8 @@ class Guard:
         if self.token is None and not self.is_local(headers.get(b"host", b"")):
             # a page of another site that has its name point here must not speak with a service without a token
             return problem(421, "without a token, only localhost and 127.0.0.1 are answered")
+        if self.is_foreign(scope, headers):
+            return problem(403, "a page of another site may not write here; name its origin with --origins")
         client = (scope.get("client") or ("", 0))[0]
         if wait := self.rates.wait(client):
             detail = f"one client may send {self.settings.rate:g} requests a second; wait a little"
@@ -125,11 +133,17 @@ class Guard:
         name = host.decode("latin-1").lower()
         return (name.rsplit(":", 1)[0] if not name.endswith("]") else name) in LOCAL
 
+    def is_foreign(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
+        """Whether a browser writes for a page of another site: it does so without asking where the body is plain."""
+        origin = headers.get(b"origin")
+        if origin is None or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            return False
+        own = origin.partition(b"://")[2] == headers.get(b"host", b"")
+        return not own and origin.decode("latin-1") not in self.origins
+
     def preflight(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
         """Whether a browser asks if it may ask."""
-        return (
-            bool(self.settings.origins) and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
-        )
+        return bool(self.origins) and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
 
     async def body(self, scope: Scope, receive: Receive) -> tuple[Response | None, Receive]:
         """Read the whole body, if it is not too large and does not take too long."""

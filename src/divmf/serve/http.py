@@ -55,7 +55,7 @@ TAGS = [
     {"name": "exposure", "description": "How showings are shared out, and the operating point."},
     {"name": "service", "description": "For those who run it."},
 ]
-COMMON = responses(400, 401, 408, 413, 421, 422, 429, 500, 503)
+COMMON = responses(400, 401, 403, 408, 413, 421, 422, 429, 431, 500, 503)
 STUDIO = {"/": ("index.html", "text/html"), "/studio.css": ("studio.css", "text/css"),
           "/studio.js": ("studio.js", "text/javascript")}  # fmt: skip
 ItemId = Annotated[str, Path(min_length=1, max_length=200, description="the item's id")]
@@ -91,10 +91,9 @@ def create_app(live: Live, settings: ServeSettings) -> FastAPI:
     add_exposure(app, live, settings)
     add_service(app, live, registry)
     describe(app, settings)
-    if settings.origins:
-        origins = [origin.strip() for origin in settings.origins.split(",")]
+    if settings.named_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST", "PUT"],
+            CORSMiddleware, allow_origins=settings.named_origins, allow_methods=["GET", "POST", "PUT"],
             allow_headers=["authorization", "content-type"],
         )  # fmt: skip
     app.add_middleware(Guard, settings=settings, registry=registry)
@@ -301,12 +300,6 @@ def studio_file(content: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
         return Response(content, media_type=kind)
 
     return answer
-
-
-def app_from_environment() -> FastAPI:
-    """The application of one of several workers, whose settings stand in the environment."""
-    settings = ServeSettings()  # type: ignore[call-arg]
-    return create_app(open_live(settings), settings)
 
 
 def open_live(settings: ServeSettings) -> Live:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from divmf.engine.masking import printable
 from divmf.serve.pages import Full
 from divmf.serve.store import StoreDown
 
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 TITLES = {
     400: "The request could not be read",
     401: "A token is needed",
+    403: "The request comes from elsewhere",
     404: "There is no such thing",
     405: "This cannot be done here",
     408: "The request took too long to arrive",
@@ -27,6 +29,7 @@ TITLES = {
     421: "The request is meant for another host",
     422: "The request is not possible",
     429: "Too many requests",
+    431: "The request is too large",
     500: "The service failed",
     503: "The service is not available",
 }
@@ -72,22 +75,35 @@ def problem(
     return Response(text, status, headers=dict(headers or {}), media_type=MEDIA)
 
 
+def said_of(error: Mapping[str, Any]) -> str:
+    """What is wrong with a field, in our words."""
+    if error["type"] == "extra_forbidden":
+        return "there is no such field"
+    if error["type"] in ("model_attributes_type", "dict_type") and error["loc"] == ("body",):
+        return "should be a JSON object, sent as content-type: application/json"
+    return str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+
+
 def add_handlers(app: FastAPI) -> None:
     """Every error that a request can meet, as a problem document."""
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        errors = [
-            FieldProblem(field=".".join(map(str, each["loc"]))[:200], message=each["msg"].removeprefix("Value error, "))
-            for each in error.errors()[:20]
-        ]
-        unread = any(each["type"] == "json_invalid" for each in error.errors())
-        first = f"{errors[0].field}: {errors[0].message}" if errors else "the request is not valid"
-        return problem(400 if unread else 422, first, errors)
+        found = error.errors()[:20]
+        unread = [each for each in found if each["type"] == "json_invalid"]
+        if unread:
+            why = f"{unread[0]['ctx']['error']}, at character {unread[0]['loc'][-1]}"
+            return problem(400, f"the body is not JSON: {why}")
+        errors = [FieldProblem(field=".".join(map(str, each["loc"]))[:200], message=said_of(each)) for each in found]
+        return problem(422, f"{errors[0].field}: {errors[0].message}" if errors else "the request is not valid", errors)
 
     @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> Response:
-        return problem(error.status_code, str(error.detail), headers=error.headers)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        detail = str(error.detail)
+        if error.status_code in (404, 405):
+            asked = f"{request.method} {printable(request.url.path)[:200]}"
+            detail = f"there is no {asked}; GET /openapi.json lists what there is"
+        return problem(error.status_code, detail, headers=error.headers)
 
     @app.exception_handler(Full)
     async def full(_: Request, error: Full) -> Response:

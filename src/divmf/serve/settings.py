@@ -41,6 +41,11 @@ class ServeSettings(BaseSettings):
     snapshot_seconds: float = Field(default=30, gt=0, description="how often the ledger is kept whole")
 
     @property
+    def named_origins(self) -> list[str]:
+        """The origins that may call from a browser."""
+        return [origin.strip() for origin in self.origins.split(",") if origin.strip()]
+
+    @property
     def on_loopback(self) -> bool:
         """Whether only this machine can connect."""
         try:
