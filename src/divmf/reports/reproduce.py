@@ -62,31 +62,35 @@ class Reproduction:
         return f"{min(found)} seeds" if len(found) == 1 else f"{min(found)} to {max(found)} seeds"
 
 
-def sections(told: Reproduction) -> list[Section]:
+def sections(story: Reproduction) -> list[Section]:
     """The page, from the verdicts to the details."""
     return [
-        verdicts(told),
-        background(told),
-        *(question_section(told, answer) for answer in told.answers),
-        protocol(told),
+        verdicts(story),
+        background(story),
+        *(question_section(story, answer) for answer in story.answers),
+        protocol(story),
     ]
 
 
-def verdicts(told: Reproduction) -> Section:
+def verdicts(story: Reproduction) -> Section:
     """Every claim in one table."""
-    claims = [claim for answer in told.answers for claim in answer.claims]
+    claims = [claim for answer in story.answers for claim in answer.claims]
     ours = [claim for claim in claims if claim.paper]
-    counted = {verdict: sum(claim.verdict == verdict for claim in ours) for verdict in (HELD, PART, UNCLEAR, FAILED)}
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counted.items() if count)
     rows = [[claim.question.upper(), sign(claim.verdict), claimed(claim)] for claim in claims]
     prose = [
-        f"Of {len(ours)} claims of the paper tried on {told.about['title']} with {told.n_seeds}: {words}.",
-        "A claim held if the whole 95% interval over the seeds is on its side, did not hold if all of it is on the"
-        " other, and is not clear if the interval holds both; of claims with several numbers, some may hold in part."
-        " Numbers are signed so that plus speaks for the claim: less Gini is a plus.",
+        f"Of {len(ours)} claims of the paper tried on {story.about['title']} with {story.n_seeds}: {counted(ours)}.",
+        "A claim held if the whole 95% interval over the seeds supports it, did not hold if the whole interval is"
+        " against it, and is not clear otherwise; a claim with several numbers may hold in part. Numbers are signed so"
+        " that a plus supports the claim: a lower Gini index is a plus.",
     ]
     table = Table(["", "here", "the claim"], rows, left=(0, 1, 2))
     return Section("What held", prose, tables=[table])
+
+
+def counted(claims: Sequence[Claim]) -> str:
+    """How many claims have each verdict, in words."""
+    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in (HELD, PART, UNCLEAR, FAILED)}
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
 
 
 def sign(verdict: str) -> Markup:
@@ -94,10 +98,10 @@ def sign(verdict: str) -> Markup:
     return Markup("&nbsp;").join([SIGNS[verdict], *verdict.split()])
 
 
-def background(told: Reproduction) -> Section:
+def background(story: Reproduction) -> Section:
     """Figures 1 and 2, and the data's row of Table 1."""
-    about = told.about
-    share = describe(told.raw).head_share
+    about = story.about
+    share = describe(story.raw).head_share
     density = about["interactions"] / (about["users"] * about["items"])
     row: list[Cell] = [about["title"], about["users"], about["items"], about["interactions"], f"{density:.4%}"]
     return Section(
@@ -109,15 +113,15 @@ def background(told: Reproduction) -> Section:
         ],
         charts=[
             Figure(
-                told.figures["figure-1"],
+                story.figures["figure-1"],
                 "Figure 1, as an example: two items (filled) for each of four users, all of them liked (circles: liked,"
                 " not shown). Equally accurate, yet (I) never shows an item, (II) shows all but unevenly, (III) shows"
                 " each twice.",
             ),
             Figure(
-                told.figures["figure-2"],
+                story.figures["figure-2"],
                 f"Figure 2 for {about['title']}, before any users and items are left out: {share:.0%} of the"
-                f" {len(told.raw):,} interactions are with the most popular 10% of the items, those left of the line.",
+                f" {len(story.raw):,} interactions are with the most popular 10% of the items, those left of the line.",
             ),
         ],
         tables=[
@@ -131,23 +135,24 @@ def background(told: Reproduction) -> Section:
     )
 
 
-def question_section(told: Reproduction, answer: Answer) -> Section:
+def question_section(story: Reproduction, answer: Answer) -> Section:
     """A question: what is asked, the figures, the numbers, the claims."""
-    charts = [Figure(told.figures[name], caption) for name, caption in CAPTIONS[answer.name].items()]
+    charts = [Figure(story.figures[name], caption) for name, caption in CAPTIONS[answer.name].items()]
     tables = [*TABLES[answer.name](answer), claims_table(answer)]
     return Section(answer.question.title, [answer.question.asks, *PROSE.get(answer.name, ())], (), charts, tables)
 
 
 def claims_table(answer: Answer) -> Table:
-    """The line every question ends with: the claim, whether it held, by how much."""
+    """The table every question ends with: the claim, whether it held, by how much."""
     rows = [[verdict_below(claim), effects(claim)] for claim in answer.claims]
     header = ["the claim", f"by how much (95% interval over {len(answer.seeds)} seeds)"]
-    return Table(header, rows, "Did it hold? A plus is in favour of the claim.", left=(0, 1))
+    fold = f"The claims in numbers: {counted(answer.claims)}"
+    return Table(header, rows, "A plus supports the claim.", left=(0, 1), fold=fold)
 
 
 def claimed(claim: Claim) -> Markup:
     """A claim and what the paper says to it."""
-    said = f"the paper: {claim.paper}" if claim.paper else "the paper does not ask"
+    said = f"the paper: {claim.paper}" if claim.paper else "not in the paper"
     return Markup("{}<br><em>{}</em>").format(claim.claim, said)
 
 
@@ -165,9 +170,9 @@ def effects(claim: Claim) -> Markup:
     return Markup("<br>").join(lines)
 
 
-def protocol(told: Reproduction) -> Section:
+def protocol(story: Reproduction) -> Section:
     """How it was measured, and what a reader should beware of."""
-    about = told.about
+    about = story.about
     held_out = (
         "the latest interaction of each user is the test item and the one before it the validation item, so seeds"
         " differ in the training alone"
@@ -177,21 +182,22 @@ def protocol(told: Reproduction) -> Section:
     core = f" Users and items with fewer than {about['core']} interactions are left out." if about["core"] else ""
     settings = ", ".join(f"{name} {value}" for name, value in about["settings"].items())
     stand_in = "stand-in" in about["title"]
-    n_intervals = sum(len(claim.effects) for answer in told.answers for claim in answer.claims)
+    n_intervals = sum(len(claim.effects) for answer in story.answers for claim in answer.claims)
     prose: list[Text] = [
-        f"Leave one out: {held_out}.{core} Seen items are in nobody's list. Lists have {told.k} items, so coverage"
-        f" can be at most {told.ceiling:.1%}.",
-        "All methods start from the same BPR model of a seed; knobs, epochs and operating points are chosen on"
-        " validation, numbers are read on test. “At 5% nDCG loss” is the best setting on validation among those that"
-        " keep 95% of MF's validation nDCG. Charts show the first seed.",
-        "The interval is Student's, over the seeds: it tells how much chance in the training (and, where they are"
-        " drawn, in the held-out items) matters, not how other users would differ.",
-        f"There are {n_intervals} such intervals here and nothing is corrected for their number: one in twenty misses"
-        " by chance, and a verdict that rests on one number of many is to be read so.",
-        f"The paper's settings, and of this dataset: {settings}. What the paper does not say is in the recipes.",
+        f"Leave one out: {held_out}.{core} No list holds an item that its user has seen. Lists have {story.k} items,"
+        f" so coverage can be at most {story.ceiling:.1%}.",
+        "For each seed, all methods start from the same BPR model; knobs, epochs and operating points are chosen on"
+        " validation, and the numbers are those of the test. “At 5% nDCG loss” is the best setting on validation among"
+        " those that keep 95% of MF's validation nDCG. Charts show the first seed.",
+        "The intervals are Student's, over the seeds: they say how much chance matters in training and, where held-out"
+        " items are drawn at random, in the split; they do not say how other users would differ.",
+        f"There are {n_intervals} such intervals here, not corrected for their number: one in twenty misses by chance,"
+        " so take care with a verdict that rests on one number of many.",
+        f"The settings are the paper's, and for this dataset: {settings}. Settings the paper leaves open are in the"
+        " recipes.",
     ]
     if stand_in:
-        prose.append("The paper's own dataset is not to be had here; this one stands in for it and is smaller.")
+        prose.append("The paper's own dataset is not available; this one stands in for it and is smaller.")
     return Section("How it was measured", prose)
 
 
