@@ -26,11 +26,11 @@ from scipy import sparse
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.models.ials import those_read, user_vectors
+from divmf.models.newton import HALVINGS, NEWTON, TOLERANCE, minimum
 from divmf.models.scorer import Factors, ItemItem, Scorer
 from divmf.ranking.retrieval import blocks
 
-NEWTON, GRADIENTS, HALVINGS = 25, 40, 12  # steps at the most: Newton's, conjugate gradients in each, halvings of one
-TOLERANCE = 1e-4  # of the gradient beside its parts: where Newton's method ends
+GRADIENTS = 40  # conjugate gradients in a step of Newton's, at the most
 NEGATIVES = 100  # items not met that each item met is compared with: all, if there are no more
 
 
@@ -267,24 +267,17 @@ def pairwise_vector(own: Array, own_bias: Array, others: Array, others_bias: Arr
     """min Σ_i mean_j softplus((u·v_j + b_j) − (u·v_i + b_i)) + ½ λ ‖u‖², by Newton's method.  (dim,)"""
     apart = (own[:, None].astype(np.float64) - others[None]).reshape(-1, own.shape[1])  # (pairs, dim)
     ahead = (own_bias[:, None].astype(np.float64) - others_bias[None]).ravel()
-    weight, u = 1 / len(others), np.zeros(own.shape[1])
+    weight = 1 / len(others)
 
     def loss(u: Array) -> float:
         return float(weight * np.logaddexp(0, -(apart @ u + ahead)).sum() + 0.5 * l2 * u @ u)
 
-    now = loss(u)
-    for _ in range(NEWTON):
+    def step_from(u: Array) -> Array | None:
         wrong = 1 / (1 + np.exp(np.clip(apart @ u + ahead, -500, 500)))  # (pairs,): how far each is out of order
         gradient = l2 * u - weight * (wrong @ apart)
         if np.linalg.norm(gradient) <= TOLERANCE * (np.linalg.norm(weight * wrong @ np.abs(apart)) + 1e-12):
-            break
+            return None
         curvature = weight * (apart * (wrong * (1 - wrong))[:, None]).T @ apart + l2 * np.eye(len(u))
-        step = np.linalg.solve(curvature, -gradient)
-        for _ in range(HALVINGS):
-            if (new := loss(u + step)) <= now:
-                break
-            step = step / 2
-        else:
-            break
-        u, now = u + step, new
-    return u
+        return np.asarray(np.linalg.solve(curvature, -gradient))
+
+    return minimum(np.zeros(own.shape[1]), loss, step_from)

@@ -22,8 +22,9 @@ import numpy as np
 from scipy import sparse
 
 from divmf.engine.arrays import Array
-from divmf.models.fold_in import HALVINGS, NEWTON, TOLERANCE, Fitted
+from divmf.models.fold_in import Fitted
 from divmf.models.ials import user_vectors
+from divmf.models.newton import TOLERANCE, minimum
 from divmf.models.scorer import Factors, ItemItem, Scorer
 from divmf.ranking.retrieval import blocks
 
@@ -133,29 +134,21 @@ def softmax_item(users: Array, others: Array, own: Array, counts: Array, l2: flo
 
     others (n_users,): log Z_u; own (n_users,): who met the item, by weight; counts (n_users,): n_u, by weight, too
     """
-    vector = np.zeros(users.shape[1])
 
     def loss(vector: Array) -> float:
         scores = users @ vector
         return float(counts @ np.logaddexp(others, scores) - own @ scores + 0.5 * l2 * vector @ vector)
 
-    now = loss(vector)
-    for _ in range(NEWTON):
+    def step_from(vector: Array) -> Array | None:
         scores = users @ vector
         shares = np.exp(scores - np.logaddexp(others, scores))
         gradient = users.T @ (counts * shares - own) + l2 * vector
         if np.linalg.norm(gradient) <= TOLERANCE * (np.linalg.norm(users.T @ own) + 1e-12):
-            break
+            return None
         curvature = (users * (counts * shares * (1 - shares))[:, None]).T @ users + l2 * np.eye(len(vector))
-        step = np.linalg.lstsq(curvature, -gradient, rcond=None)[0]
-        for _ in range(HALVINGS):
-            if (new := loss(vector + step)) <= now:
-                break
-            step = step / 2
-        else:
-            break
-        vector, now = vector + step, new
-    return np.asarray(vector)
+        return np.asarray(np.linalg.lstsq(curvature, -gradient, rcond=None)[0])
+
+    return minimum(np.zeros(users.shape[1]), loss, step_from)
 
 
 def nearest(met: sparse.csr_array, known: sparse.csr_array) -> Array:

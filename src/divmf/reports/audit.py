@@ -14,7 +14,7 @@ from divmf.reports.reranked import examples, rerankers
 from divmf.reports.rows import shares_by_tenth
 from divmf.reports.section import Cell, Figure, Section, Table, Text, command_cell, percent, relative, signed
 from divmf.reports.slots import slots_table
-from divmf.reports.story import better, label
+from divmf.reports.story import LORENZ_IN_WORDS, better, label
 from divmf.rerank import METHODS
 
 NAMED = 12  # items named in a table
@@ -133,9 +133,7 @@ def question(found: Findings) -> Section:
 def who_is_shown(found: Findings, charts: Mapping[str, Any]) -> Section:
     """The Lorenz curve and the tenths."""
     prose = [
-        "Line up all items from the least shown to the most shown, and add up the slots they get. If every item got"
-        " the same, the line would be the dashed diagonal. The further it sags, the fewer items hold most of the slots:"
-        " the Gini index is twice the area between the line and the diagonal.",
+        LORENZ_IN_WORDS,
     ]
     by = "popularity in the training data" if found.subject.train is not None else "how often they are shown now"
     note = "" if found.subject.train is not None else (

@@ -19,6 +19,12 @@ from divmf.reports.methods import in_short
 from divmf.reports.section import Cell, Figure, Section, Table, Text, change, command_cell, percent, signed
 from divmf.reports.slots import slots_table
 
+LORENZ_IN_WORDS = (
+    "Line up all items from the least shown to the most shown, and add up the slots they get. If every item got the"
+    " same, the line would be the dashed diagonal. The further it sags, the fewer items hold most of the slots: the"
+    " Gini index is twice the area between the line and the diagonal."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Story:
@@ -265,9 +271,7 @@ def better(metric: str) -> str:
 def exposure(lorenz: Any, tenths: Any) -> Section:
     """Who gets the slots."""
     prose = [
-        "Line up all items from the least shown to the most shown, and add up the slots they get. If every item got"
-        " the same, the line would be the dashed diagonal. The further it sags, the fewer items hold most of the slots:"
-        " the Gini index is twice the area between the line and the diagonal.",
+        LORENZ_IN_WORDS,
     ]
     return Section(
         "Who gets shown",
