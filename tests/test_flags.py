@@ -63,6 +63,12 @@ def test_what_is_called_alike_is_flagged_alike(name: str) -> None:
     assert len(found) == 1
 
 
+def test_a_split_is_made_by_the_same_options_in_every_command() -> None:
+    train, split = (flags_of(commands()[name]) for name in ("train", "data split"))
+    made_by = ("k_core", "user", "item", "time", "query", "split_column", "hold_out", "by_time", "min_rating", "rating")
+    assert all(train[name] == split[name] for name in (*made_by, "weight", "seed"))
+
+
 @pytest.mark.parametrize("name", ["evaluate", "rerank", "audit"])
 def test_the_columns_of_lists_can_be_named(name: str) -> None:
     assert {"user", "item", "catalog", "train"} <= set(flags_of(commands()[name]))

@@ -28,41 +28,42 @@ log = logging.getLogger(__name__)
 def audit(
     out: Out,
     lists: Annotated[
-        Path, typer.Argument(help="Lists of any recommender: user_id, item_id, if known score or rank; CSV, parquet, …")
+        Path, typer.Argument(help="Lists of any recommender: user_id, item_id, and score or rank if known; CSV,"
+            " parquet, …")
     ],
     catalog: Annotated[
-        Path, typer.Option(help="All items there are: a file with an item column and, if known, their title.")
+        Path, typer.Option(help="All items there are: a file with an item column and, if known, titles.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page, such as report.html.")],
     k: Annotated[
         int | None,
-        typer.Option("--k", "-k", min=1, help="How many of each list users see; the rest are candidates for the"
-                     " rerankers. The whole lists, if not given."),
+        typer.Option("--k", "-k", min=1, help="How many items of each list users see; the others are candidates for"
+            " the rerankers. All, if not given."),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="What users went on to choose: adds the accuracy and what it costs.")
+        Path | None, typer.Option(help="What users went on to choose; adds accuracy, and what reranking costs in it.")
     ] = None,
     train: Annotated[
-        Path | None, typer.Option(help="What the recommender learnt from: popularity is counted there.")
+        Path | None, typer.Option(help="What the recommender was trained on; popularity is counted in it.")
     ] = None,
     groups: Annotated[
-        str | None, typer.Option(help="Also what groups of items get: a column of the catalog, such as seller.")
+        str | None, typer.Option(help="A column of the catalog, such as seller: also show what each group gets.")
     ] = None,
     rules: Annotated[
-        Path | None, typer.Option(help="Also which rules of a shop the lists break: a file such as rules.toml.")
+        Path | None, typer.Option(help="A file of rules such as rules.toml: also show which of them the lists break.")
     ] = None,
-    replace: Annotated[str, typer.Option(help="Share of the shown slots a reranker may replace.")] = "20%",
-    budget: Annotated[float, typer.Option(min=0, help="Seconds for all rerankers together; 0 tries none.")] = 25,
+    replace: Annotated[str, typer.Option(help="Share of the shown slots that may get another item.")] = "20%",
+    budget: Annotated[float, typer.Option(min=0, help="Seconds for all rerankers together; 0: none is tried.")] = 25,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap and of the methods that draw.")] = 0,
     user: Columns.user = None,
     item: Columns.item = None,
 ) -> None:  # fmt: skip
-    """What any recommender's lists do to the catalog, and what each reranker would change: one page.
+    """Show what any recommender's lists do to the catalog, and what each reranker would change, on one page.
 
     --user and --item name the columns of LISTS.
 
-    Coverage, Gini, entropy, who is never shown; the same after each reranker; with --test, what that costs in accuracy.
-    Writes the page, and beside it a folder with every number (CSV, parquet, JSON) and the figures (PNG, SVG).
+    The page has coverage, Gini, entropy and the items never shown, the same after each reranker and, with --test, what
+    that costs in accuracy. A folder beside the page holds all numbers (CSV, parquet, JSON) and figures (PNG, SVG).
 
     Example: divmf audit lists.csv --catalog items.csv -k 10 --test later.csv -o report.html
     """
@@ -96,7 +97,7 @@ def audit(
 
 
 class Wanted(NamedTuple):
-    """What else is asked: groups of items, rules of a shop."""
+    """What else the page shows: groups of items, rules of a shop."""
 
     groups: Any
     rules: Any

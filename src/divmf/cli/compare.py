@@ -24,24 +24,28 @@ def compare(
     out: Out,
     run: Annotated[Path, typer.Argument(help="A run folder made by `divmf train`.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the report, the tables and the pictures.")],
-    candidates: Annotated[int, typer.Option(help="Items of each user that the rerankers may choose from.")] = 100,
+    candidates: Annotated[int, typer.Option(help="Items per user that the rerankers may choose from.")] = 100,
     methods: Annotated[str | None, typer.Option(help="Only these rerankers, separated by commas.")] = None,
-    losses: Annotated[str, typer.Option(help="Shares of nDCG to give up, separated by commas.")] = "1%,5%,10%,20%",
+    losses: Annotated[str, typer.Option(help="Losses of nDCG to compare at, separated by commas.")] = "1%,5%,10%,20%",
     also: Annotated[
         list[Path] | None,
-        typer.Option(help="Another run on the same model, such as by the paper's method; may be repeated."),
+        typer.Option(
+            help="Another run on the same model to compare with, such as one of the paper's method; may be repeated."
+        ),
     ] = None,
     catalog: Annotated[
         Path | None,
-        typer.Option(help="The titles of the items, for the examples: item_id and title, or MovieLens' movies.dat."),
+        typer.Option(
+            help="Titles of the items, for the examples: a file of item_id and title, or MovieLens' movies.dat."
+        ),
     ] = None,
     groups: Annotated[
-        str | None, typer.Option(help="Also what groups of items get: a column of the catalog, such as seller.")
+        str | None, typer.Option(help="A column of the catalog, such as seller: also show what each group gets.")
     ] = None,
 ) -> None:
-    """Every reranker's curve beside the run's own on the same model, at matched nDCG loss, with 95% intervals.
+    """Compare a run with every reranker on the same model, at the same loss of nDCG, with 95% intervals.
 
-    Knobs are chosen on validation; what is printed is the test. DIR/report.html says what to choose and why.
+    Knobs are chosen on validation; the numbers are those of the test. DIR/report.html says what to choose and why.
     """
     from divmf.data.catalogs import read_items
     from divmf.data.outputs import protect

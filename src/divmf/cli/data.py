@@ -12,15 +12,17 @@ from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_s
 from divmf.cli.options import command
 from divmf.engine.masking import masked
 
-data = typer.Typer(no_args_is_help=True, help="Known datasets, their download, statistics, and the split as files.")
+data = typer.Typer(
+    no_args_is_help=True, help="List and download known datasets, describe data, and write its split as files."
+)
 app.add_typer(data, name="data")
 DATA = Annotated[str, typer.Argument(help="Files, a known name, 'synthetic', or a database URI.")]
-CORE = Annotated[int, typer.Option(help="Keep users and items with at least so many interactions.")]
+CORE = Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")]
 
 
 @command(data, "list")
 def show(out: Out) -> None:
-    """The datasets known by name, and whether they are here."""
+    """List the datasets known by name, and whether they are on this machine."""
     from divmf.data.datasets import KNOWN, data_directory, find
 
     rows = [(known, find(known.name)) for known in KNOWN.values()]
@@ -41,7 +43,7 @@ def show(out: Out) -> None:
 
 @command(data, "fetch")
 def fetch(out: Out, name: Annotated[str, typer.Argument(help="A name from `divmf data list`.")]) -> None:
-    """Download a known dataset into the data directory; its hash is checked, a half file is never left."""
+    """Download a known dataset into the data directory, and check its hash."""
     from divmf.data.datasets import fetch as download
 
     path = download(name, progress=out.live)
@@ -61,14 +63,16 @@ def describe(
     item: Columns.item = None,
     time: Columns.time = None,
     query: Columns.query = None,
+    min_rating: Columns.lowest = None,
+    rating: Columns.rating = None,
 ) -> None:
-    """The row of the paper's Table 1, and the skew of its Figure 2."""
+    """Print users, items, interactions and density (the paper's Table 1), and the skew (its Figure 2)."""
     from divmf.data.datasets import describe as statistics
     from divmf.data.datasets import open_data, skew_chart
 
     if output:
         check_output(output, PICTURES, [data])
-    read = open_data(data, user, item, time, query)
+    read = open_data(data, user, item, time, query, min_rating, rating)
     read = read.k_core(k_core) if k_core else read
     found = statistics(read)
     out.table(
@@ -98,18 +102,23 @@ def split(
     data: DATA,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for train, valid, test and catalog .parquet.")],
     k_core: CORE = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw, for data without times.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random split, for data without times.")] = 0,
     user: Columns.user = None,
     item: Columns.item = None,
     time: Columns.time = None,
     query: Columns.query = None,
+    split_column: Columns.split = None,
     hold_out: Columns.hold_out = None,
+    by_time: Columns.by_time = None,
+    min_rating: Columns.lowest = None,
+    rating: Columns.rating = None,
     weight: Columns.weight = None,
 ) -> None:
-    """Write the split that `divmf train` makes with the same --k-core, --seed and --hold-out, with the original ids."""
+    """Write the split that `divmf train` makes with the same options, with the original ids."""
     from divmf.data.outputs import protect
 
-    columns = Columns(user, item, time, query, held_out=held_share(hold_out), weight_name=weight)
+    columns = Columns(user, item, time, query, split_column, held_share(hold_out), min_rating, rating, by_time, weight)
+    columns.check(k_core)
     for name in ("train", "valid", "test", "catalog"):
         protect(output / f"{name}.parquet", [data], ("item_id",) if name == "catalog" else ("user_id", "item_id"))
     made = load_split(out, data, k_core, seed, columns)

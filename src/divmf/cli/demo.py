@@ -31,7 +31,7 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(help="Seed of the marketplace and of the training.")] = 0,
 ) -> None:
-    """The main job on an embedded synthetic marketplace: train, diversify, compare with every reranker, report.
+    """Train, diversify, compare with every reranker and write a report, on a built-in synthetic marketplace.
 
     Writes report.html and the run folder, prints the table. Needs no network and no data; takes about a minute.
     """

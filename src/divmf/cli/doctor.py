@@ -10,7 +10,7 @@ from divmf.cli.options import command
 
 @command(app, "doctor")
 def doctor(out: Out) -> None:
-    """What this machine and this installation are: versions, threads, memory, data directory, compiled kernels."""
+    """Describe this machine and installation: versions, threads, memory, data directory, compiled kernels."""
     import numba
     import torch
 

@@ -19,17 +19,19 @@ class Filtered:
 
     exclude = Annotated[
         Path | None,
-        typer.Option(help="A file of items never to recommend; with a user column, not to these users."),
+        typer.Option(help="A file of items to leave out; with a user column, for these users only."),
     ]
     items = Annotated[
         Path | None,
-        typer.Option(help="A file of the only items to recommend; with a user column, to these users."),
+        typer.Option(help="A file of the only items to recommend; with a user column, for these users only."),
     ]
     where = Annotated[
         str | None,
-        typer.Option(help="Only items for which this holds, an SQL expression over --catalog: \"category = 'Drama'\"."),
+        typer.Option(
+            help="Only items for which an SQL expression over --catalog holds, such as \"category = 'Drama'\"."
+        ),
     ]
-    catalog = Annotated[Path | None, typer.Option(help="The catalog that --where and --rules look into.")]
+    catalog = Annotated[Path | None, typer.Option(help="The catalog whose columns --where and --rules use.")]
     rules = Annotated[
         Path | None,
         typer.Option(help="Rules that lists keep: capacities, floors, groups, filters; a file such as rules.toml."),
@@ -74,7 +76,7 @@ MOST = 12  # totals shown
 
 
 def say_given(out: "Out", bound: "Bound", items: "Array", ndcg: dict[str, float] | None = None) -> dict[str, Any]:
-    """Asked, given and what it costs, on the terminal; the same for JSON."""
+    """What rules require, what lists give and what that costs, on the terminal; the same for JSON."""
     import polars as pl
 
     from divmf.market.given import given_table, summary

@@ -35,39 +35,55 @@ class Columns:
     time_cut: str | None = None
     weight_name: str | None = None
 
-    user = Annotated[str | None, typer.Option(help="Name of the user column, if not a usual one.")]
-    item = Annotated[str | None, typer.Option(help="Name of the item column, if not a usual one.")]
-    time = Annotated[str | None, typer.Option(help="Name of the time column, if not a usual one.")]
-    rating = Annotated[str | None, typer.Option(help="Name of the rating column, if not a usual one.")]
+    user = Annotated[str | None, typer.Option(help="Name of the user column, if it is not a usual one.")]
+    item = Annotated[str | None, typer.Option(help="Name of the item column, if it is not a usual one.")]
+    time = Annotated[str | None, typer.Option(help="Name of the time column, if it is not a usual one.")]
+    rating = Annotated[str | None, typer.Option(help="Name of the rating column, if it is not a usual one.")]
     lowest = Annotated[
-        float | None, typer.Option("--min-rating", help="Only rows rated at least so high are interactions.")
+        float | None, typer.Option("--min-rating", help="Only rows with at least this rating are interactions.")
     ]
     weight = Annotated[
         str | None,
         typer.Option(
-            help="Column that says how much a row counts, 0 or more, such as plays or seconds; of a repeated pair, the"
-            " sum. softmax, ease and ials learn from it."
+            help="Column that says how much a row counts, 0 or more, such as plays or seconds; repeated pairs are"
+            " summed. softmax, ease and ials learn from it."
         ),
     ]
     by_time = Annotated[
         str | None,
         typer.Option(
-            help="Test on everything from a moment on (2024-01-01), or on the latest share of all interactions (20%),"
-            " and validate on the tenth before it: nothing is learnt from what comes later."
+            help="Test on everything from a date on (2024-01-01) or on the latest share of all interactions (20%), and"
+            " validate on the tenth before that: nothing is learnt from what comes later."
         ),
     ]
     query = Annotated[str | None, typer.Option(help="SQL query, when DATA is a database URI.")]
     split = Annotated[
         str | None,
-        typer.Option("--split-column", help="Column that says train, valid or test, if the data carries its split."),
+        typer.Option("--split-column", help="Column that says train, valid or test, if the data comes with its split."),
     ]
     hold_out = Annotated[
         str | None,
         typer.Option(
-            help="Hold out such a share of each user's interactions (20%, say) for the test and half of it for"
-            " validation, drawn at random; else the last interaction and the one before it."
+            help="Hold out this share of each user's interactions for the test, such as 20%, and half as much for"
+            " validation, drawn at random; without it, the last interaction and the one before it."
         ),
     ]
+
+    def check(self, k_core: int) -> None:
+        """Refuse options that contradict each other."""
+        if self.split_name is not None and k_core:
+            raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
+        if self.split_name is not None and (self.held_out or self.time_cut):
+            flag = "--hold-out" if self.held_out else "--by-time"
+            raise ValueError(f"{flag} and --split-column do not go together: a given split is taken as it is")
+        if self.held_out and self.time_cut:
+            raise ValueError("--hold-out draws at random, --by-time takes the latest; choose one of them")
+        named = self.user_name, self.item_name, self.time_name, self.query_text, self.rating_name
+        if self.split_name is not None and (any(named) or self.min_rating is not None):
+            raise ValueError(
+                "--split-column takes files with the usual names of columns; leave --user, --item, --time, --min-rating"
+                " out"
+            )
 
 
 def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, clock: Clock | None = None) -> "Split":

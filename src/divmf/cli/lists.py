@@ -36,27 +36,29 @@ def recommend(
     histories: Annotated[
         Path | None,
         typer.Option(
-            help="Lists for people who were not in training instead: a file of what they have met, user_id and item_id."
+            help="Make lists for new users instead, who were not in training: a file of their interactions, user_id"
+                " and item_id."
         ),
     ] = None,
     weight: Annotated[
         str | None,
         typer.Option(
-            help="The column of --histories that says how much a row counts, where the model learnt from weights;"
-            " 'weight', if there is one."
+            help="The column of --histories that says how much a row counts, if the model was trained with weights;"
+                " 'weight', if there is such a column."
         ),
     ] = None,
     new_items: Annotated[
         Path | None,
         typer.Option(
-            help="Items that were not in training, to be listed, too: a file of item_id and like, an item of the"
-            " catalog, or user_id, somebody who has met it."
+            help="New items, which were not in training, to list as well: a file of item_id and either like, a"
+                " similar item of the catalog, or user_id, a user who has interacted with it."
         ),
     ] = None,
-    epoch: Annotated[int | None, typer.Option(help="This epoch instead of the picked point; 0 is the model.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="Use this point of the curve instead of the picked one; 0 is the"
+        " model itself.")] = None,
     seen: Annotated[
-        str, typer.Option(help="What stays out of a list: 'all' that a user has met, for lists that people will see;"
-                          " 'train+valid', so that a test can find its items; 'train'.")
+        str, typer.Option(help="Interactions left out of a user's list: 'all', for lists that users will see;"
+            " 'train+valid', so that test items can be recommended; or 'train'.")
     ] = "all",
     exclude: Filtered.exclude = None,
     items: Filtered.items = None,
@@ -66,14 +68,15 @@ def recommend(
 ) -> None:  # fmt: skip
     """Write the lists of the picked operating point: user_id, item_id, score, rank.
 
-    To a folder, each process writes a parquet part with its share of the users; any tool reads them as one table.
+    If the output is a folder, each process writes a parquet part with its share of the users; any tool reads them as
+    one table.
     Examples:
 
       divmf recommend run -o lists.parquet
 
-      divmf recommend run -o new.parquet --histories baskets.csv     (people who were not in training)
+      divmf recommend run -o new.parquet --histories baskets.csv     (new users)
 
-      divmf recommend run -o lists.parquet --new-items new.csv       (item_id, like: a row for each similar item)
+      divmf recommend run -o lists.parquet --new-items new.csv       (item_id and like, a row for each similar item)
 
       divmf recommend run -o lists.parquet --exclude sold-out.csv --where "category = 'Drama'" --catalog items.parquet
 
@@ -149,16 +152,16 @@ def under_rules(
 def evaluate(
     out: Out,
     lists: Annotated[Path, typer.Argument(help="Lists of any recommender: user_id, item_id, score and/or rank.")],
-    test: Annotated[Path, typer.Option(help="What the users really met: user_id, item_id.")],
+    test: Annotated[Path, typer.Option(help="What users went on to choose: user_id, item_id.")],
     catalog: Annotated[Path, typer.Option(help="All items there are: a file with an item column.")],
     k: Annotated[
-        int | None, typer.Option("--k", "-k", help="Length of the lists to measure; all of them, if not given.")
+        int | None, typer.Option("--k", "-k", help="How many items of each list to measure; all, if not given.")
     ] = None,
-    train: Annotated[Path | None, typer.Option(help="Training interactions: adds the popularity metrics.")] = None,
+    train: Annotated[Path | None, typer.Option(help="Training interactions, which add the popularity metrics.")] = None,
     resamples: Annotated[int, typer.Option(max=100_000, help="Bootstrap resamples for the 95% intervals.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     groups: Annotated[
-        str | None, typer.Option(help="A column of the catalog, such as seller: who gets how much, and who is starved.")
+        str | None, typer.Option(help="A column of the catalog, such as seller: also measure what each group gets.")
     ] = None,
     user: Columns.user = None,
     item: Columns.item = None,

@@ -24,16 +24,18 @@ def plan(
     interactions: Annotated[int, typer.Option(help="Distinct (user, item) pairs.")],
     processes: Annotated[int, typer.Option(help="Processes that share the users.")] = 1,
     bandwidth: Annotated[float, typer.Option(min=0.001, help="Gigabits a second between two processes.")] = 10.0,
-    latency: Annotated[float, typer.Option(min=0, help="Milliseconds until a sum over all is there.")] = 0.5,
+    latency: Annotated[
+        float, typer.Option(min=0, help="Milliseconds that a sum over all processes takes to arrive.")
+    ] = 0.5,
     calibration: Annotated[
-        bool, typer.Option("--calibration/--no-calibration", help="Time a little of each pass on this machine.")
+        bool, typer.Option("--calibration/--no-calibration", help="Time a little of each pass on this machine first.")
     ] = True,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """What a job takes, before it is started: memory of a process, bytes on the wire, time on machines like this one.
+    """Say what a job will take: memory per process, bytes sent between processes, time on machines like this one.
 
-    Takes the settings of `divmf train`. Threads are those of DIVMF_THREADS. Example:
+    It takes the settings of `divmf train` and the number of threads in DIVMF_THREADS. Example:
 
       divmf plan --users 1_000_000 --items 20_000 --interactions 50_000_000 --processes 2
     """

@@ -19,22 +19,33 @@ if TYPE_CHECKING:
 def replay(
     out: Out,
     run: Annotated[Path, typer.Argument(help="A run folder with a picked point.")],
-    log: Annotated[Path, typer.Argument(help="Requests in time order: user_id, the item_id met then, timestamp.")],
-    url: Annotated[str | None, typer.Option(help="A running service; in this process, if not given.")] = None,
-    token: Annotated[str | None, typer.Option(help="Its token; better set DIVMF_SERVE_TOKEN.")] = None,
-    store: Annotated[str | None, typer.Option(help="Store of a replay in this process; one that is forgotten.")] = None,
+    log: Annotated[
+        Path, typer.Argument(help="Requests in order of time: user_id, the item_id chosen then, timestamp.")
+    ],
+    url: Annotated[
+        str | None,
+        typer.Option(help="A running service to play against; without it, the log is played in this process."),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(help="The token of the service; better set as DIVMF_SERVE_TOKEN.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Store of a replay in this process; a temporary one, if not given.")
+    ] = None,
     k: Annotated[int | None, typer.Option("--k", "-k", min=1, help="Items per page; the run's, if not given.")] = None,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Requests over which exposure is shared out.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many requests.")] = None,
-    learn: Annotated[bool, typer.Option(help="Tell the service what each person met, as it happens.")] = True,
-    clients: Annotated[int, typer.Option(min=1, max=256, help="With a URL: connections at once, to load it.")] = 1,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, help="Number of requests over which exposure is shared out.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Play only this many requests.")] = None,
+    learn: Annotated[bool, typer.Option(help="Tell the service what each user chose, as it happens.")] = True,
+    clients: Annotated[int, typer.Option(min=1, max=256, help="With --url: number of simultaneous connections.")] = 1,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A picture of it over time: .html, .png, .svg or .json.")
+        Path | None, typer.Option("--output", "-o", help="Chart of the replay over time: .html, .png, .svg or .json.")
     ] = None,
 ) -> None:
-    """Play a log of requests: each row asks for a page and is then told what the person met.
+    """Play a log of requests: each row requests a page and then reports what the user chose.
 
-    Reports accuracy (was the item that the person met next on the page), coverage, Gini and latency over time.
+    Prints accuracy (was the item chosen next on the page?), coverage, Gini and latency over time.
 
     Examples:
 

@@ -21,24 +21,30 @@ def reproduce(
     out: Out,
     questions: Annotated[list[str], typer.Argument(help="q1, q2, q3, q4, q5, several of them, or all.")],
     dataset: Annotated[
-        str, typer.Option(help="A known name, such as ml-1m or epinions (its 15-core), or a file; `divmf data list`.")
+        str,
+        typer.Option(help="A known name, such as ml-1m or epinions (its 15-core), or a file; see `divmf data list`."),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the page, figures, numbers and the cache.")],
-    seeds: Annotated[int, typer.Option(min=2, help="Seeds 0, 1, …: the intervals are over them.")] = 3,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the page, the figures, the numbers and the cache.")
+    ],
+    seeds: Annotated[int, typer.Option(min=2, help="Number of seeds, which the intervals are over.")] = 3,
     k_core: Annotated[
-        int | None, typer.Option(min=0, help="Keep users and items with so many interactions, if not the recipe's.")
+        int | None,
+        typer.Option(
+            min=0, help="Keep users and items with at least this many interactions, instead of the recipe's number."
+        ),
     ] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="Settings of the dataset (TOML), if not the built-in ones.")
+        Path | None, typer.Option(help="Settings for the dataset (TOML), instead of the built-in ones.")
     ] = None,
 ) -> None:
-    """The paper's experiments: figures, tables, its claims and whether they held here.
+    """Run the paper's experiments: figures, tables, and whether its claims hold on this data.
 
     q1 DivMF beside four baselines and stronger methods · q2 its two regularizers · q3 sequential, alternating or
     joint training · q4 which items are unmasked · q5 mini-batches.
 
-    Everything trained is kept in the folder under a hash of the data and the settings: questions share it, and a
-    stopped command goes on where it was. Example:
+    Trained models are kept in the folder, under a hash of data and settings: questions share them, and a command
+    that was stopped continues where it was. Example:
 
       divmf reproduce all --dataset ml-100k -o ml-100k
     """

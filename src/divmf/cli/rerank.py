@@ -21,45 +21,56 @@ if TYPE_CHECKING:
     from divmf.ranking.lists import TopK
 
 
-@command(app, "rerank")
+PANELS = {
+    "The exposure market (--method market)": ("replace", "rho", "ndcg_drop", "valid", "discounts", "use"),
+    "What lists may hold": ("catalog", "exclude", "items", "where", "rules"),
+    "Columns of LISTS": ("user", "item"),
+}
+
+
+@command(app, "rerank", panels=PANELS)
 def rerank(
     out: Out,
     lists: Annotated[
         Path | None,
-        typer.Argument(help="Wide lists of any recommender: user_id, item_id, score; 100 a user are plenty."),
+        typer.Argument(help="Long lists of any recommender: user_id, item_id, score; about 100 items per user."),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="The reranker, market if none is named; `divmf rerank --list` shows them.")
+        str | None, typer.Option(help="The reranker; market, if not given. `divmf rerank --list` shows all.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the lists of k go.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the lists go.")] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Items per list.")] = 5,
     train: Annotated[Path | None, typer.Option(help="Training interactions, for the methods that use them.")] = None,
     run: Annotated[
         Path | None,
-        typer.Option(help="The run whose model made LISTS: kwon, karakaya, uimatch scale over all unseen items then."),
+        typer.Option(
+            help="The run whose model made LISTS: kwon, karakaya and uimatch then scale scores over all unseen items."
+        ),
     ] = None,
-    catalog: Annotated[Path | None, typer.Option(help="All items there are; else those that appear in LISTS.")] = None,
+    catalog: Annotated[
+        Path | None, typer.Option(help="All items there are; if not given, those that appear in LISTS.")
+    ] = None,
     settings_given: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the method, as name=value; may be repeated.")
     ] = None,
     replace: Annotated[
-        str | None, typer.Option(help="market: how many of all slots may get another item, such as 20%.")
+        str | None, typer.Option(help="Share of all slots that may get another item, such as 20%.")
     ] = None,
     rho: Annotated[
-        float | None, typer.Option(min=0, help="market: what even exposure counts, in spreads of a user's scores.")
+        float | None, typer.Option(min=0, help="ρ: what even exposure counts, in spreads of a user's scores.")
     ] = None,
     ndcg_drop: Annotated[
-        str | None, typer.Option("--ndcg-drop", help="market: how much nDCG on --valid may be lost, such as 5%.")
+        str | None, typer.Option("--ndcg-drop", help="How much nDCG on --valid may be lost, such as 5%.")
     ] = None,
     valid: Annotated[
-        Path | None, typer.Option(help="market: what the users met later, to measure nDCG on: user_id, item_id.")
+        Path | None, typer.Option(help="What the users met later, to measure nDCG on: user_id, item_id.")
     ] = None,
     discounts: Annotated[
-        Path | None, typer.Option(help="market: write each item's discount here, for tomorrow's lists (--use).")
+        Path | None, typer.Option(help="Write each item's discount here, for later lists (--use).")
     ] = None,
     use: Annotated[
         Path | None,
-        typer.Option(help="market: take the discounts of this file, of the same system's lists; nothing is solved."),
+        typer.Option(help="Take the discounts of this file, made from lists of the same system; nothing is solved."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the methods that draw.")] = 0,
     exclude: Filtered.exclude = None,
@@ -74,7 +85,7 @@ def rerank(
 ) -> None:
     """Rerank any model's lists for aggregate diversity; --user and --item name the columns of LISTS.
 
-    The strength of the market is said by one of --replace, --rho and --ndcg-drop (with --valid). Examples:
+    One of --replace, --rho and --ndcg-drop (with --valid) sets the strength of the market. Examples:
 
       divmf rerank wide.parquet --replace 20% -k 5 -o lists.parquet --discounts discounts.parquet
 

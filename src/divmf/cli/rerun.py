@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 @command(app, "rerun")
 def rerun(
     out: Out,
-    run: Annotated[Path, typer.Argument(help="A run folder made by `divmf train`; nothing in it is changed.")],
+    run: Annotated[Path, typer.Argument(help="A run folder made by `divmf train`; it is not changed.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Keep the run made again in this folder; else it is removed.")
+        Path | None,
+        typer.Option("--output", "-o", help="Keep the repeated run in this folder; otherwise it is removed."),
     ] = None,
 ) -> None:
-    """Make a run again from its own folder, and say what is equal: byte for byte, or where the first difference is.
+    """Repeat a run from its own folder, and say what is equal byte for byte, or where the first difference is.
 
     Data, settings and seed are those in the folder. The exit code is 1 if anything differs. Example: divmf rerun run
     """

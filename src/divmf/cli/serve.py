@@ -24,29 +24,31 @@ if TYPE_CHECKING:
 def serve(
     out: Out,
     run: Annotated[Path, typer.Argument(help="A run folder with a picked point.")],
-    host: Annotated[str | None, typer.Option(help="Address to listen on; others than loopback need a token.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; any but loopback needs a token.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any free one. \\[default: 8000]")] = None,
     token: Annotated[
         str | None,
-        typer.Option(help="What clients must send as `Authorization: Bearer …`; better set DIVMF_SERVE_TOKEN."),
+        typer.Option(help="What clients must send as `Authorization: Bearer …`; better set as DIVMF_SERVE_TOKEN."),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(help="Where showings are kept: sqlite:///FILE (beside the run, if not given),"
                           " postgresql://HOST/DATABASE or redis://HOST:PORT/0 for several hosts."),
     ] = None,
-    catalog: Annotated[Path | None, typer.Option(help="Titles and attributes of items: item_id, title, …")] = None,
+    catalog: Annotated[Path | None, typer.Option(help="A file of item_id, title, and attributes of items.")] = None,
     rules: Annotated[
         Path | None,
-        typer.Option(help="Rules that pages keep, such as rules.toml; those that the run was trained with if none."),
+        typer.Option(help="Rules that pages keep, such as rules.toml; those the run was trained with, if not given."),
     ] = None,
-    group: Annotated[str | None, typer.Option(help="Attribute whose values are watched too, such as seller.")] = None,
+    group: Annotated[str | None, typer.Option(help="Attribute whose groups are measured too, such as seller.")] = None,
     horizon: Annotated[
-        int | None, typer.Option(help="Requests over which exposure is shared out; the number of users if not given.")
+        int | None, typer.Option(help="Number of requests over which exposure is shared out; the number of users, if"
+            " not given.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that answer. \\[default: 1]")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of processes that answer. \\[default: 1]")] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Requests a second that one client may send; 0: any number. \\[default: 1000]")
+        float | None, typer.Option(help="Requests per second that one client may send; 0: any number. \\[default:"
+            " 1000]")
     ] = None,
     origins: Annotated[
         str | None, typer.Option(help="Web origins that may call from a browser (CORS), comma separated.")

@@ -44,11 +44,13 @@ def train(
             help="A file, a folder or 'pattern' of parquet files, a known name (`divmf data list`), a database URI."
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The run folder; an unfinished run there goes on.")],
-    k_core: Annotated[int, typer.Option(help="Keep users and items with at least so many interactions.")] = 0,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The run folder; an unfinished run in it is continued.")
+    ],
+    k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
     pick: Annotated[
         str | None,
-        typer.Option(help="Pick the most diverse point that loses at most so much validation nDCG; 5% at first."),
+        typer.Option(help="Pick the most diverse point that loses at most this much validation nDCG; 5% if not given."),
     ] = None,
     user: Columns.user = None,
     item: Columns.item = None,
@@ -66,37 +68,37 @@ def train(
         Path | None,
         typer.Option(
             "--from",
-            help="Yesterday's run: its model is taken on with its settings, new users and items are added, and nothing"
-            " is chosen anew.",
+            help="An earlier run to start from: its model and settings are kept, new users and items are added, and"
+            " nothing is chosen again.",
         ),
     ] = None,
     final: Annotated[
         bool,
         typer.Option(
             "--final",
-            help="Then learn once more from everything, what was held out included, with the settings and the ρ chosen:"
-            " RUN/final, which `divmf recommend` takes.",
+            help="Then train once more on everything, held-out data included, with the settings and the ρ chosen;"
+            " written to RUN/final, which `divmf recommend` uses.",
         ),
     ] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Also say where the time went, phase by phase.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Also print the time that each phase took.")] = False,
     *,
     settings: dict[str, Any],
 ) -> None:
     """Find the most accurate model, then make the whole curve from accurate to diverse; the folder holds every point.
 
-    Interrupted, the same command goes on where it stopped. Examples:
+    If it is interrupted, the same command continues where it stopped. Examples:
 
       divmf train events.csv -o run --k-core 5 --k 10
 
-      divmf train ratings.csv -o run --min-rating 4 --by-time 20%   (tested on the latest fifth of all that was liked)
+      divmf train ratings.csv -o run --min-rating 4 --by-time 20%   (test on the latest fifth of what was liked)
 
-      divmf train plays.csv -o run --weight plays           (what was played more counts more)
+      divmf train plays.csv -o run --weight plays           (items played more count more)
 
       divmf train events.csv -o run --model ease            (one kind of model, its settings chosen on validation)
 
-      divmf train events.csv -o run --rules rules.toml --catalog items.parquet      (lists that keep a shop's rules)
+      divmf train events.csv -o run --rules rules.toml --catalog items.parquet      (lists that keep rules of a shop)
 
-      torchrun --nproc-per-node 4 -m divmf train events.parquet -o run --model softmax   (each has a share of the users)
+      torchrun --nproc-per-node 4 -m divmf train events.parquet -o run --model softmax   (users are divided)
     """
     from divmf.engine import comm
     from divmf.engine.device import device_of
@@ -111,19 +113,9 @@ def train(
         )
     if config.device == "cuda":
         device_of(config.device)  # refused before anything is read, if it is not there
-    if split_column is not None and k_core:
-        raise ValueError("--k-core and --split-column do not go together: a given split is taken as it is")
-    if split_column is not None and (hold_out or by_time):
-        flag = "--hold-out" if hold_out else "--by-time"
-        raise ValueError(f"{flag} and --split-column do not go together: a given split is taken as it is")
-    if hold_out and by_time:
-        raise ValueError("--hold-out draws at random, --by-time takes the latest; choose one of them")
-    if split_column is not None and (user or item or time or query or rating or min_rating is not None):
-        raise ValueError(
-            "--split-column takes files with the usual names of columns; leave --user, --item, --time, --min-rating out"
-        )
-    before = None if earlier is None else earlier_run(earlier, config)
     columns = Columns(user, item, time, query, split_column, held_share(hold_out), min_rating, rating, by_time, weight)
+    columns.check(k_core)
+    before = None if earlier is None else earlier_run(earlier, config)
     split = load_split(out, data, k_core, config.seed, columns, clock)
     run = train_run(out, output, split, config, masked(data), clock, before, read_rules(rules, catalog))
     theirs = comm.shared(run.has_pick()) and not pick  # a choice of theirs stands, if the first process found one
@@ -349,15 +341,18 @@ def pick(
     out: Out,
     run: RunArgument,
     ndcg_drop: Annotated[
-        str | None, typer.Option(help="Most diverse point that loses at most this, such as 5%.")
+        str | None, typer.Option(help="The most diverse point that loses at most this much nDCG, such as 5%.")
     ] = None,
-    gini: Annotated[float | None, typer.Option(help="Most accurate point with at most this Gini.")] = None,
+    gini: Annotated[float | None, typer.Option(help="The most accurate point with at most this Gini index.")] = None,
     coverage: Annotated[
-        str | None, typer.Option(help="Most accurate point that covers at least this, such as 80%.")
+        str | None, typer.Option(help="The most accurate point with at least this coverage, such as 80%.")
     ] = None,
     epoch: Annotated[int | None, typer.Option(help="This point of the curve; 0 is the model itself.")] = None,
-    rho: Annotated[float | None, typer.Option(help="This ρ, solved for just that (--method market).")] = None,
-    knee: Annotated[bool, typer.Option("--knee", help="Where the curve bends.")] = False,
+    rho: Annotated[
+        float | None,
+        typer.Option(help="The point with exactly this ρ (--method market); made, if the curve does not have it."),
+    ] = None,
+    knee: Annotated[bool, typer.Option("--knee", help="The point where the curve bends.")] = False,
 ) -> None:
     """Choose the operating point of a run, on validation, for `divmf recommend` and `divmf serve`."""
     from divmf.train.runs import Run

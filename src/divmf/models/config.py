@@ -63,137 +63,148 @@ class TrainConfig:
         default=None,
         ge=1,
         le=4096,
-        description="length of a user's and an item's vector; none: chosen, or 32 in training by epochs",
+        description="length of the vectors of users and items; if not given, chosen on validation, or 32 for models"
+        " trained by epochs",
     )
     model: Literal["auto", "softmax", "ease", "ials", "bpr", "mse"] = Field(
         default="auto",
-        description="what learns: the most accurate on validation (auto), or one kind with its settings chosen;"
-        " bpr, mse, and softmax where settings of epochs are given or method is divmf, are trained by epochs",
+        description="the model: the most accurate on validation (auto), or one kind, with its settings chosen on"
+        " validation; bpr and mse are trained by epochs, as is softmax where settings of epochs are given or"
+        " method is divmf",
     )
     budget: float | None = Field(
         default=None,
         gt=0,
         le=1_000_000,
-        description="how much work may go into the choice of a model, as the seconds it takes a thread (60s, 5m); none:"
-        " half a minute, more for more data",
+        description="how much work may go into choosing a model, as seconds of one thread (60s, 5m); if not given,"
+        " half a minute, and more for more data",
         json_schema_extra={"text": True},
     )
     method: Literal["market", "divmf"] = Field(
         default="market",
         description="what makes the curve: the exposure market, or the paper's diversity phase",
     )
-    negatives: int = Field(default=4, ge=1, le=1000, description="items not met that are drawn for each item met")
-    batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) per accuracy step")
+    negatives: int = Field(
+        default=4, ge=1, le=1000, description="items the user has not met, drawn for each one the user has"
+    )
+    batch: int = Field(default=4096, ge=1, description="samples (user, item met, item not met) in a step")
     shuffle: Literal["triples", "pairs"] = Field(
         default="pairs",
-        description="what bpr shuffles into batches: single samples, or items met with all items drawn for them",
+        description="what is shuffled into batches: single samples, or pairs (user, item met) with all items drawn"
+        " for them",
     )
     learning_rate: float | None = Field(
         default=None,
         gt=0,
         le=1,
-        description="Adam's step size in the accuracy phase; none: 0.001, for softmax chosen on validation, about 0.2",
+        description="Adam's step size in the accuracy phase; if not given, 0.001, or for softmax chosen on validation"
+        " (about 0.2)",
     )
     adam: Literal["dense", "rows"] | None = Field(
         default=None,
-        description="what a step of bpr or mse updates: all rows, or those in the batch, with what Adam does to a row"
-        " in between made up when it is next needed (same result, but for L2); none: rows for more than 4 a sample, of"
-        " triples 8",
+        description="what a step of bpr or mse updates: all rows, or only those in the batch, where Adam's steps in"
+        " between are made up for when a row is next needed (the same result, except for L2); if not given, rows"
+        " for large models",
     )
     l2: float | None = Field(
         default=None,
         ge=0,
         le=10_000,
-        description="L2 regularization λ, added to the gradient; none: 0.0001, for softmax chosen on validation",
+        description="L2 regularization λ, added to the gradient; if not given, 0.0001, or for softmax chosen on"
+        " validation",
     )
     l2_power: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="softmax: λ of a user or item grows with this power of its interactions; 0: the same for all",
+        description="softmax: λ of a user or an item grows with this power of its number of interactions; 0: one λ"
+        " for all",
     )
     patience: int = Field(
         default=20,
         ge=1,
-        description="accuracy epochs without a better validation nDCG before it has converged; softmax runs to its end",
+        description="accuracy epochs without a better validation nDCG after which training ends; softmax does not end"
+        " early",
     )
     accuracy_epochs: int | None = Field(
-        default=None, ge=0, description="accuracy epochs at the most; none: 200, for softmax 40"
+        default=None, ge=0, description="accuracy epochs at most; if not given, 200, or 40 for softmax"
     )
     unmask: int = Field(default=100, ge=0, description="n, extra items kept in T for each user (Sec. 3.3.2)")
     unmask_policy: Literal["top", "random", "none"] = Field(
         default="top", description="which extra items are kept in T"
     )
     rows: int | None = Field(
-        default=None, ge=1, description="r_b, users per mini-batch (Sec. 3.3.3); none: all, exactly"
+        default=None, ge=1, description="r_b, users per mini-batch (Sec. 3.3.3); all, if not given"
     )
-    columns: int | None = Field(default=None, ge=1, description="c_b, items per mini-batch; none: all, exactly")
+    columns: int | None = Field(default=None, ge=1, description="c_b, items per mini-batch; all, if not given")
     eps: float = Field(default=0.01, gt=0, description="ε inside the logarithm of Reg_cov")
     reg_cov: bool = Field(default=True, description="use the coverage regularizer")
     reg_skew: bool = Field(default=True, description="use the skewness regularizer")
     skew_rows: Literal["kept", "list"] = Field(
-        default="kept", description="Reg_skew reads all kept in T, or the k best scores, of a block too"
+        default="kept", description="what Reg_skew reads: all items kept in T, or the k best scores, also in a block"
     )
     diversity_k: int | None = Field(
-        default=None, ge=1, description="k in the regularizers; both are measured where they differ; none: k"
+        default=None,
+        ge=1,
+        description="k in the regularizers; k, if not given; where they differ, lists of both lengths are measured",
     )
-    mask_seen: bool = Field(default=True, description="leave seen items out of T, as they are out of every list")
+    mask_seen: bool = Field(default=True, description="leave seen items out of T, as they are left out of every list")
     blocks: Literal["share", "release"] = Field(
-        default="share", description="list length in a mini-batch: its share of k, or as released"
+        default="share", description="list length in a mini-batch: its share of k, or as in the released code"
     )
     diversity_rate: float = Field(default=0.001, gt=0, le=1, description="Adam's step size in the diversity phase")
     diversity_epochs: int = Field(
         default=200,
         ge=0,
-        description="n_ep, epochs of the diversity phase: points of the curve (market: at most)",
+        description="n_ep, epochs of the diversity phase, each a point of the curve; market: points at most",
     )
     delta: float = Field(
         default=1e-4,
         ge=1e-12,
         le=100,
-        description="δ of the bonus: the smaller, the more it counts to be shown at all",
+        description="δ of the bonus: the smaller it is, the more an item's first showing counts",
     )
     level: float = Field(
         default=0.9,
         gt=0,
         le=1_000_000,
-        description="how many times its even share of all slots an item has when its bonus ends",
+        description="the exposure at which an item's bonus ends, in even shares",
     )
-    steepness: float = Field(
-        default=16.0, ge=0.1, le=100, description="how sharply the bonus ends there; 1: it fades slowly"
-    )
+    steepness: float = Field(default=16.0, ge=0.1, le=100, description="how sharply the bonus ends there; 1: slowly")
     stake: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="how much more the scores of active users count, as a power of their interactions; 0: all"
-        " users alike; none: as what is held out for validation grows with them",
+        description="how much more the scores of active users count, as a power of their number of interactions; 0:"
+        " all count alike; if not given, estimated from what is held out for validation",
     )
     exposure: Literal["count", "attention"] = Field(
         default="count",
-        description="market: what a showing counts; count: the same in every slot, attention: 1/log2(slot + 1)",
+        description="what a showing counts: the same in every slot (count), or 1/log2(slot + 1) (attention)",
     )
     deepest: float = Field(
         default=0.3,
         gt=0,
         le=1,
-        description="the curve ends where so much validation nDCG is lost, such as 30%",
+        description="the curve ends where this much validation nDCG is lost, such as 30%",
         json_schema_extra={"text": True},
     )
     schedule: Literal["sequential", "alternating", "joint"] = Field(
-        default="sequential", description="Algorithm 1, epochs in turn, or every step on the sum of both losses (Q3)"
+        default="sequential",
+        description="accuracy first and then diversity (Algorithm 1), epochs of each in turn,"
+        " or steps on the sum of both losses (Q3)",
     )
     accuracy_end: Literal["best", "last"] = Field(
         default="best",
-        description="what the diversity phase begins with: the epoch best on validation, which patience looks for, or"
-        " the last of accuracy_epochs, however accurate",
+        description="what the diversity phase begins with: the epoch that is best on validation, or the last of"
+        " accuracy_epochs",
     )
     carry_adam: bool = Field(
-        default=False, description="begin the diversity phase with Adam's moments of the epoch whose weights it takes"
+        default=False, description="begin the diversity phase with Adam's moments of the epoch it starts from"
     )
     seed: int = Field(default=0, ge=0, description="seed of everything random")
     device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", description="where it is computed; auto: on a GPU if there is one"
+        default="auto", description="where to compute; auto: on a GPU if there is one"
     )
 
     @field_validator("budget", mode="before")
