@@ -242,15 +242,16 @@ def test_floors_that_are_not_met_are_told_the_first_five_by_name(caplog: pytest.
         None, Blocked(np.zeros(7, dtype=np.bool_)),
     )  # fmt: skip
     with caplog.at_level(logging.WARNING):
-        tell_unmet(bound, np.array([[1, -1]]), "ρ = 1: ")
+        tell_unmet(bound, np.array([[1, -1]]), np.array([[1, -1]]), "ρ = 1: ")
     said = [record.getMessage() for record in caplog.records]
     assert said[:2] == ["ρ = 1: item a: 1 showings asked for, 0 given", "ρ = 1: item b: 2 showings asked for, 1 given"]
     assert said[5:] == ["ρ = 1: 1 further floors are not met"]
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        tell_unmet(bound, np.array([[1, 1, 6]]))
+        tell_unmet(bound, np.array([[1, 1, 6, -1, -1]]), np.array([[1, 1, 6, 0, -1]]))
     assert [record.getMessage() for record in caplog.records] == [
-        f"item {name}: 1 showings asked for, 0 given" for name in "adef"
+        "1 slots are empty: whatever could be shown there is full",
+        *(f"item {name}: 1 showings asked for, 0 given" for name in "adef"),
     ]
 
 

@@ -258,6 +258,45 @@ def test_a_floor_that_the_users_just_can_fill_is_possible() -> None:
     )
 
 
+def test_what_caps_of_groups_leave_is_told() -> None:
+    # a and b are seller x, c is y; d has no seller: of six slots two may be of x, one of y, three of d
+    rules = Rules(
+        groups={"seller": {"cap": {"x": 2, "y": 1}}}, floor={"where": "worth > 0", "count": 1},
+        promote={"where": "worth > 0", "share": "60%"}, catalog=CATALOG,
+    )  # fmt: skip
+    bound = bind(rules, shop(k=2))
+    assert bound.impossible == (
+        "promote: 4 showings asked for, at most 3 possible: that is what groups.seller.cap leaves",
+    )
+    # the tags overlap: a is in both, and each showing counts in at least one of them, but those of c in none
+    tags = Rules(groups={"tags": {"cap": {"s": 1, "t": 1}}}, catalog=CATALOG)
+    assert bind(tags, shop(k=1)).impossible == ()
+    met = [[0, 0, 1, 0]] * 3
+    with pytest.raises(ValueError, match=r"groups.tags.cap: all items together may have 2 showings, fewer than the 3"):
+        bind(tags, shop(met, k=1))
+
+
+def test_floors_of_two_rules_that_share_no_item_fit_into_the_slots_together() -> None:
+    rules: dict[str, Any] = {"promote": {"where": "seller = 'y'", "share": "60%"}, "catalog": CATALOG}
+    bind(Rules(groups={"seller": {"floor": {"x": 2}}}, **rules), shop(n_users=5))
+    with pytest.raises(ValueError, match=r"groups.seller.floor and promote: 6 showings asked for together, more than"):
+        bind(Rules(groups={"seller": {"floor": {"x": 3}}}, **rules), shop(n_users=5))
+    bind(Rules(groups={"seller": {"floor": {"y": 3}}}, **rules), shop(n_users=5))  # the same showings
+
+
+def test_rules_about_nothing_are_refused(tmp_path: Path) -> None:
+    empty = CATALOG.with_columns(seller=pl.lit(None, pl.String), seats=pl.lit(None, pl.Int64))
+    with pytest.raises(ValueError, match=r"groups.seller.column = 'seller' holds nothing for these 4 items"):
+        bind(Rules(groups={"seller": {"floor": 1}}, catalog=empty), shop())
+    with pytest.raises(ValueError, match=r"capacity.column = 'seats' holds nothing for these 4 items"):
+        bind(Rules(capacity={"column": "seats"}, catalog=empty), shop())
+    with pytest.raises(ValueError, match=r"filter.exclude and filter.allow leave none of 4 items to recommend"):
+        bind(Rules(filter={"allow": []}), shop())
+    (tmp_path / "rules.toml").write_text("# soon\n")
+    with pytest.raises(ValueError, match=r"rules.toml: it says nothing; there are capacity, floor"):
+        Rules.read(tmp_path / "rules.toml")
+
+
 def test_floors_of_what_is_left_out_and_of_candidates_are_told() -> None:
     rules = Rules(groups={"seller": {"floor": {"y": 1}}}, filter={"exclude": ["c"]}, catalog=CATALOG)
     assert bind(rules, shop()).impossible == (

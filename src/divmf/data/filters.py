@@ -104,7 +104,7 @@ class Filters:
             return self.from_table(to_polars(given), name, strict=True)
         ids = [given] if isinstance(given, int) else list(given)
         if not ids:
-            return (None, None) if name != "items" else (np.zeros(len(self.item_ids), dtype=np.bool_), None)
+            return np.zeros(len(self.item_ids), dtype=np.bool_), None
         return named_items(ids, self.item_ids, name), None
 
     def from_table(self, table: pl.DataFrame, name: str, strict: bool) -> tuple[Array | None, sparse.csr_array | None]:

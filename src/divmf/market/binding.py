@@ -106,7 +106,10 @@ class Binder:
             column = column_of(self.catalog, rule.column, f"{name}.column")
             if not column.dtype.is_numeric():
                 raise ValueError(f"{name}.column = {rule.column!r} holds {column.dtype}; it must hold whole numbers")
-            given = column.cast(pl.Float64).fill_null(none).fill_nan(none).to_numpy()
+            column = column.cast(pl.Float64).fill_nan(None)
+            if column.null_count() == len(column):
+                raise ValueError(f"{name}.column = {rule.column!r} holds nothing for these {self.n_items:,} items")
+            given = column.fill_null(none).to_numpy()
             if (given < 0).any() or (given != np.floor(given)).any():
                 wrong = given[(given < 0) | (given != np.floor(given))][0]
                 raise ValueError(
@@ -128,6 +131,8 @@ class Binder:
         rule = f"groups.{name}"
         column = column_of(self.catalog, group.column or name, f"{rule}.column")
         values, items, totals = groups_of(column, f"{rule}.column")
+        if not values:
+            raise ValueError(f"{rule}.column = {column.name!r} holds nothing for these {self.n_items:,} items")
         made = Total.over(name, [repr(value) for value in values], items, totals)
         low, high = (
             self.amounts(given, values, f"{rule}.{which}", none, which == "floor")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from divmf.engine import comm
 from divmf.engine.arrays import Array
@@ -20,7 +21,7 @@ SHOWN = 5  # of what cannot be met, so many are named one by one
 
 def checked(bound: Bound, shop: Shop, parts: Sequence[Total]) -> Bound:
     """The rules with floors that are possible; an error where rules contradict each other."""
-    reach = Reach(bound, shop)
+    reach = Reach(bound, shop, parts)
     check_lists(bound, shop, reach)
     check_sums(bound, shop, parts, reach)
     floored = np.flatnonzero(bound.low > 0)
@@ -41,8 +42,8 @@ def checked(bound: Bound, shop: Shop, parts: Sequence[Total]) -> Bound:
 class Reach:
     """Who can be shown what."""
 
-    def __init__(self, bound: Bound, shop: Shop) -> None:
-        self.bound, self.shop = bound, shop
+    def __init__(self, bound: Bound, shop: Shop, parts: Sequence[Total]) -> None:
+        self.bound, self.shop, self.parts = bound, shop, parts
         self.n_users = int(comm.total(len(shop.user_ids)))
         pairs = bound.blocked.pairs
         out = shop.open_to if pairs is None or shop.is_open else bound.blocked.with_seen(shop.open_to)
@@ -93,7 +94,39 @@ class Reach:
             doubtful = totals
         if len(doubtful):
             found[doubtful] = np.minimum(found[doubtful], self.by_users(limit)[doubtful])
-        return np.asarray(found[totals])
+        return np.asarray(np.minimum(found[totals], self.by_caps(totals)[0]))
+
+    @cached_property
+    def of_items(self) -> sparse.csr_array:
+        """Which totals items are in.  (n_items, totals)"""
+        bound, shape = self.bound, (len(self.room), self.bound.n_totals)
+        return sparse.csr_array((np.ones(len(bound.totals), np.int64), bound.totals, bound.offsets), shape=shape)
+
+    def beside(self, of: slice) -> Array:
+        """For each total that has a floor, what those of a part that share no item with it ask for.  (totals,)"""
+        low = self.bound.low
+        found, asked = np.zeros(len(low), dtype=np.int64), np.flatnonzero(low > 0)
+        shared = sparse.csr_array(self.of_items[:, asked].T @ self.of_items[:, of])
+        shared.data[:] = 1
+        found[asked] = low[of].sum() - shared @ low[of]
+        return found
+
+    def by_caps(self, totals: Array) -> tuple[Array, Array]:
+        """How many showings of some totals the caps of groups leave, and of which rule these are.  (totals,) both"""
+        of_items, first = self.of_items, 0
+        inside = (of_items.multiply(self.room[:, None])).T.tocsr()[totals]  # (totals, items): the room of theirs
+        found, rules = np.full(len(totals), MANY), np.full(len(totals), -1)
+        for number, part in enumerate(self.parts):
+            group = of_items[:, first : first + len(part.names)]
+            first += len(part.names)
+            if part.rule == "item" or not (part.high < MANY).any():
+                continue
+            shared = sparse.csr_array(inside @ group)  # the room of the items that a total shares with a group
+            shared.data = np.minimum(shared.data, part.high[shared.indices])
+            left = np.asarray(shared.sum(axis=1)).ravel() + inside @ (np.asarray(group.sum(axis=1)).ravel() == 0)
+            rules = np.where(left < found, number, rules)
+            found = np.minimum(found, left)
+        return found, rules
 
     def by_users(self, limit: Array) -> Array:
         """Σ_u min(the limit in a list, the items of the total that are open to u).  (totals,)"""
@@ -117,6 +150,9 @@ class Reach:
         if not size:
             return "none possible: all its items are left out by filter"
         capacity = int(self.room[inside].sum())
+        (capped,), (rule,) = self.by_caps(np.array([total]))
+        if capped <= most and capped < capacity:
+            return f"at most {most:,} possible: that is what groups.{self.parts[rule].rule}.cap leaves"
         if capacity <= most and (self.tightest()[inside] < self.open_to[inside]).any():
             return f"at most {most:,} possible: that is the capacity of {items}"
         if self.shop.is_open:
@@ -183,10 +219,15 @@ def check_sums(bound: Bound, shop: Shop, parts: Sequence[Total], reach: Reach) -
                 f"{rule}: {int(low.sum()):,} showings asked for in all, more than the {every:,} slots of"
                 f" {reach.n_users:,} lists of k={shop.k}"
             )
-        everything = np.zeros(len(open_items), dtype=np.bool_)
-        everything[part.items] = True
-        capped = apart and (high < MANY).any() and everything[open_items].all()
-        if capped and (room := possible_slots(reach, part, high)) < slots:
+        together = bound.low + (reach.beside(totals) if apart and low.any() else 0)
+        together[totals] = 0
+        if (together > every).any():
+            most = int(np.argmax(together))
+            raise ValueError(
+                f"{rule} and {bound.called(most)}: {int(together[most]):,} showings asked for together, more than the"
+                f" {every:,} slots of {reach.n_users:,} lists of k={shop.k}"
+            )
+        if (high < MANY).any() and (room := possible_slots(reach, part, high)) < slots:
             rule = "capacity" if part.rule == "item" else f"groups.{part.rule}.cap"
             raise ValueError(
                 f"{rule}: all items together may have {room:,} showings, fewer than the {slots:,} slots of"
@@ -195,6 +236,8 @@ def check_sums(bound: Bound, shop: Shop, parts: Sequence[Total], reach: Reach) -
 
 
 def possible_slots(reach: Reach, part: Total, high: Array) -> int:
-    """How many showings the caps of totals that do not overlap allow."""
+    """How many showings the caps of some totals allow, at the most: each showing counts in one of them, if in any."""
     by_items = np.bincount(part.totals, reach.room[part.items], minlength=len(high)).astype(np.int64)
-    return int(np.minimum(by_items, high).sum())
+    others = np.ones(len(reach.room), dtype=np.bool_)
+    others[part.items] = False
+    return int(np.minimum(by_items, high).sum()) + int(reach.room[others].sum())

@@ -52,8 +52,13 @@ def summary(bound: Bound, items: Array) -> dict[str, int]:
     }  # fmt: skip
 
 
-def tell_unmet(bound: Bound, items: Array, where: str = "") -> None:
-    """Log the floors that lists do not meet and that were not said to be impossible before."""
+def tell_unmet(bound: Bound, items: Array, own: Array, where: str = "") -> None:
+    """Log the floors that lists do not meet and that were not said to be impossible before, and slots left empty.
+
+    own   (n_lists, k): the lists without rules on showings, which say what can be filled
+    """
+    if short := int(comm.total((items < 0).sum() - (own < 0).sum())):
+        log.warning("%s%s slots are empty: whatever could be shown there is full", where, f"{short:,}")
     given = np.asarray(comm.total(bound.counted(items)))
     unmet = np.flatnonzero(given < bound.low)
     for total in unmet[:NAMED].tolist():

@@ -234,6 +234,8 @@ class Rules(BaseModel):
         try:
             if "catalog" in given:
                 raise ValueError("catalog is not a rule; give it with --catalog (catalog=…)")
+            if not given:
+                raise ValueError("it says nothing; there are capacity, floor, target, groups, filter and promote")
             made = cls(**given, catalog=catalog)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None

@@ -163,7 +163,7 @@ class Exchange:
         with self.clock.phase("certificate"):
             proof = certify_ruled(self.ruled, kept)
         lists = {kind: each.items for kind, each in kept.solution.lists.items()}
-        tell_unmet(self.ruled.bound, lists["all"], f"ρ = {rho:.4g}: ")
+        tell_unmet(self.ruled.bound, lists["all"], self.market.own[1]["all"].items, f"ρ = {rho:.4g}: ")
         return Chosen(proof.discount, lists), proof.gap
 
     def measures(self, lists: Mapping[str, Array]) -> tuple[Measures, Measures]:
