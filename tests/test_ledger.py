@@ -233,3 +233,12 @@ def test_without_a_bonus_there_are_no_discounts() -> None:
 def test_a_horizon_of_no_requests_is_refused() -> None:
     with pytest.raises(ValueError, match="horizon=0"):
         Terms(rho=1.0, k=1, horizon=0)
+
+
+def test_points_that_are_moved_through_without_a_request_leave_what_was_shown_of_late() -> None:
+    ledger = Ledger(Terms(rho=1.0, k=2, horizon=50), np.full(3, 0.5))
+    for _ in range(4):
+        ledger.count(np.array([0, 2]))
+    for _ in range(2):
+        ledger = ledger.blended(ledger.terms, np.zeros(3), np.arange(3), 0.5)
+        assert (ledger.past.tolist(), ledger.turn_before, ledger.requests) == ([4, 0, 4], 4, 4)

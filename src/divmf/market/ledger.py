@@ -254,7 +254,8 @@ class Ledger:
         made.start = Ledger(terms, discount, shares).now()
         for name in ("shown", "capacity"):
             getattr(made, name)[numbers[there]] = getattr(self, name)[there]
-        made.past[numbers[there]] = self.present[there]
+        past, made.turn_before = (self.present, self.turn) if self.turn else (self.past, self.turn_before)
+        made.past[numbers[there]] = past[there]
         made._limited = np.flatnonzero(made.capacity < NO_LIMIT)
-        made.requests, made.turn_before = self.requests, self.turn
+        made.requests = self.requests
         return made
