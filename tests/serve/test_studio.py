@@ -76,6 +76,10 @@ def test_the_studio_in_a_browser(served: Service, browser: Any, scheme: str, wid
     tab.wait_for_selector("#people li.new")
     tab.click("#people li button >> nth=0")
     until(tab, "document.querySelector('#people h3').textContent === 'history of 1'")
+    tab.fill("#person", "x" * 201)
+    tab.click("#someone button[value=user]")
+    until(tab, "document.getElementById('unknown').textContent.includes('200')")
+    problems.clear()  # the browser writes down that this was refused
     tab.fill("#search", "onerror")
     tab.click("#found button")
     tab.wait_for_selector("#item .cards")
@@ -98,5 +102,11 @@ def test_the_studio_in_a_browser(served: Service, browser: Any, scheme: str, wid
         until(tab, "point.textContent.includes('this is the operating point')")
         told = served.ask("GET", "/curve", token=TOKEN)[1]
         assert told["epoch"] == told["points"][last]["epoch"] != before
+        tab.evaluate("handle.value = 0; handle.dispatchEvent(new Event('input'))")
+        until(tab, "!document.getElementById('set').disabled")
+        tab.click("#set")
+        tab.keyboard.press("Escape")
+        until(tab, "!document.getElementById('confirm').open")
+        assert served.ask("GET", "/curve", token=TOKEN)[1]["epoch"] == told["epoch"]
     assert problems == []
     assert all(url.startswith((f"http://127.0.0.1:{served.port}/", "data:")) for url in fetched)

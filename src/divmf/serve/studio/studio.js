@@ -3,7 +3,7 @@
 const at = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 let token = sessionStorage.getItem("divmf-token") || "";
-let curve = null, people = [], clicked = [], held = 0, previewing = 0;
+let curve = null, people = [], clicked = [], held = 0, previewing = 0, looked = null;
 
 function made(tag, text, attributes = {}) {
   const element = document.createElement(tag);
@@ -75,9 +75,11 @@ function drawCurve() {
   at("curve").replaceChildren(svg);
   const point = points[held], base = points[0];
   const lost = 1 - point.valid.ndcg / base.valid.ndcg;
-  at("point").textContent = `${point.name}: nDCG ${short(point.valid.ndcg)} (${lost > 0 ? "−" : "+"}${percent(Math.abs(lost))}), `
-    + `${percent(point.valid.coverage)} of the catalog shown, Gini ${short(point.valid.gini)}`
-    + (point.epoch === curve.epoch ? " · this is the operating point" : "");
+  const what = `nDCG ${short(point.valid.ndcg)} (${lost > 0 ? "−" : "+"}${percent(Math.abs(lost))}), `
+    + `${percent(point.valid.coverage)} of the catalog shown, Gini ${short(point.valid.gini)}`;
+  at("point").textContent = `${point.name}: ${what}${point.epoch === curve.epoch ? " · this is the operating point" : ""}`;
+  at("handle").setAttribute("aria-valuetext", at("point").textContent);
+  at("question").textContent = `Serve everybody at ${point.name} from now on? On validation: ${what}. Discounts go over to it at once.`;
   at("set").disabled = point.epoch === curve.epoch;
 }
 
@@ -124,6 +126,7 @@ function click(slot) {
 function addSomeone(event) {
   event.preventDefault();
   const text = at("person").value.trim();
+  at("unknown").textContent = "";
   if (!text) return;
   if (event.submitter && event.submitter.value === "history") {
     const history = text.split(",").map((each) => each.trim()).filter(Boolean);
@@ -132,7 +135,7 @@ function addSomeone(event) {
     people.unshift({ user: text, history: [], about: "as typed" });
   }
   people = people.slice(0, 20);
-  preview().catch((error) => { people.shift(); say(error); });
+  preview().catch((error) => { people.shift(); if (error instanceof Refused) say(error); else at("unknown").textContent = error.message; });
 }
 
 // exposure
@@ -158,12 +161,16 @@ async function loadExposure() {
   at("state").textContent = `${told.point.name} · ${told.requests.toLocaleString()} requests · horizon ${told.horizon.toLocaleString()}`;
   at("cards").replaceChildren(
     card("coverage", `${percent(told.coverage)} of ${told.items.toLocaleString()}`),
-    card("could be at most", percent(told.ceiling)),
+    card("possible so far", percent(told.ceiling)),
     card("Gini", short(told.gini)), card("not shown yet", told.starved.items.toLocaleString()),
     card("at capacity", told.full.toLocaleString()), card("drift from the run", `${short(told.drift)} ρ`));
-  drawLorenz(told.lorenz);
+  drawLorenz(told.window.showings ? told.lorenz : []);
   at("starved-title").textContent = `Items not shown yet: ${told.starved.items.toLocaleString()}`;
-  at("starved").textContent = told.starved.first.map(name).join(" · ") || "none";
+  const first = told.starved.first.map((slot) => String(slot.item)).join();
+  if (at("starved").dataset.first !== first) {
+    at("starved").dataset.first = first;
+    at("starved").replaceChildren(...told.starved.first.map(opener), told.starved.items > told.starved.first.length ? "…" : "");
+  }
   drawGroups(told.groups);
   await loadRules(told);
   if (curve && told.point.epoch !== curve.epoch) { curve.epoch = told.point.epoch; drawCurve(); }
@@ -216,6 +223,7 @@ async function loadLast() {
     return row;
   });
   at("last").replaceChildren(...rows);
+  at("quiet").hidden = rows.length > 0;
 }
 
 // one item
@@ -235,13 +243,26 @@ async function search() {
   if (!found.length) at("found").append(made("li", "Nothing found."));
 }
 
+function opener(slot) {
+  const button = made("button", name(slot), { type: "button" });
+  button.addEventListener("click", () => showItem(slot.item).then(() => at("one").scrollIntoView({ behavior: "smooth" })).catch(say));
+  return button;
+}
+
 async function showItem(id) {
+  looked = id;
   const item = await ask(`items/${encodeURIComponent(id)}`);
+  if (looked !== id) return;
   const box = at("item"), cards = made("dl", undefined, { class: "cards" });
   cards.append(card("shown", item.shown.toLocaleString()), card("of late", `${item.window.showings} in ${item.window.requests.toLocaleString()} requests`),
     card("its share", `${item.target.toFixed(1)} a horizon`), card("discount", `${short(item.discount)} of ${short(item.most)}`),
     card("capacity", item.capacity === null ? "no limit" : item.capacity.toLocaleString()));
-  box.replaceChildren(made("h3", name(item)), cards, made("p", item.advice));
+  const rules = item.rules.map((rule) => `${rule.rule} ${rule.name}: shown ${rule.given.toLocaleString()}`
+    + (rule.at_most === null ? "" : `, at most ${rule.at_most.toLocaleString()}`)
+    + (rule.share_at_most === null ? "" : `, at most ${percent(rule.share_at_most)} of all slots`)
+    + (rule.at_least ? `, at least ${rule.at_least.toLocaleString()} a horizon (${rule.in_horizon.toLocaleString()} so far)` : "")
+    + (rule.per_list === null ? "" : `, ${rule.per_list} in a list`));
+  box.replaceChildren(made("h3", name(item)), cards, ...rules.map((rule) => made("p", rule, { class: "soft" })), made("p", item.advice));
   const more = made("button", "Double its share", { type: "button" });
   more.addEventListener("click", () => {
     if (!window.confirm(`Let ${name(item)} expect ${2 * item.share} times its even share?`)) return;
@@ -277,8 +298,7 @@ at("handle").addEventListener("input", () => {
   waiting = setTimeout(() => preview().catch(say), 60);
 });
 at("set").addEventListener("click", () => {
-  const point = curve.points[held];
-  at("question").textContent = `Serve everybody at ${point.name} from now on? Discounts go over to it at once.`;
+  at("confirm").returnValue = "";  // Esc leaves it
   at("confirm").showModal();
 });
 at("confirm").addEventListener("close", () => {
@@ -293,5 +313,5 @@ at("login").addEventListener("submit", (event) => {
   sessionStorage.setItem("divmf-token", token);
   open().catch(say);
 });
-setInterval(() => { if (!at("studio").hidden && !document.hidden) Promise.all([loadExposure(), loadLast()]).catch(say); }, 2000);
+setInterval(() => { if (!at("studio").hidden && !document.hidden) Promise.all([loadExposure(), loadLast(), looked === null || showItem(looked)]).catch(say); }, 2000);
 open().catch(say);
