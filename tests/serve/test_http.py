@@ -121,6 +121,9 @@ def test_rules_are_set_told_and_refused(client: TestClient) -> None:
     assert client.post("/shown", json={"items": ["i00000"]}).json() == {"counted": True}
     assert is_problem(client.post("/shown", json={"items": ["i00002"]}), 409)
     assert client.get("/exposure").json()["rules"]["full"] == 1
+    told_of_item = client.get("/items/i00002").json()
+    assert [(row["name"], row["at_most"], row["given"]) for row in told_of_item["rules"]] == [("'A'", 1, 1)]
+    assert told_of_item["advice"].startswith("The cap of the rule for seller 'A' is reached")
     unknown = {"groups": {"colour": {"cap": 1}}}, {"floor": {"items": {"tea": 1}}}
     for wrong in (*unknown, {"filter": {"exclude": "/etc/passwd"}}, {"capacity": {"x": 1}}):
         assert is_problem(client.put("/rules", json=wrong), 422)
@@ -161,6 +164,11 @@ def test_other_bad_requests_are_problems(client: TestClient) -> None:
     assert is_problem(client.post("/recommend", json={"where": {"colour": "red"}}), 422)
     assert is_problem(client.get("/items/none"), 404)
     assert is_problem(client.get("/nothing"), 404)
+    assert client.get("/nothing").json()["detail"] == "there is no GET /nothing; GET /openapi.json lists what there is"
+    unread = client.post("/recommend", content=b'{"k": 3,}', headers=kind).json()["detail"]
+    assert unread.startswith("the body is not JSON: ")
+    assert unread.endswith(", at character 8")
+    assert client.post("/recommend", json={"users": 1}).json()["detail"] == "body.users: there is no such field"
     assert is_problem(client.put("/items"), 405)
     assert is_problem(client.post("/point", json={"epoch": 99_999}), 422)
     assert is_problem(client.get("/health", headers={"host": "evil.example"}), 421)
@@ -192,6 +200,27 @@ def test_browsers_of_other_sites_are_let_in_only_if_named(run_folder: Path) -> N
         assert allowed.headers["access-control-allow-origin"] == "https://shop.example"
         other = client.options("/recommend", headers=asking | {"origin": "https://evil.example"})
         assert "access-control-allow-origin" not in other.headers
+
+
+def test_pages_of_other_sites_do_not_write(run_folder: Path) -> None:
+    with client_of(run_folder, origins="https://shop.example") as client:
+        for origin in ("https://evil.example", "null", "http://127.0.0.1:81", "https://shop.example.evil.example"):
+            assert is_problem(client.post("/reload", headers={"origin": origin}), 403), origin
+            assert client.get("/health", headers={"origin": origin}).status_code == 200
+        for origin in ("http://127.0.0.1", "https://shop.example"):
+            assert client.post("/reload", headers={"origin": origin}).status_code == 200, origin
+
+
+def test_every_operation_says_what_it_does_and_answers(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    names = []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert operation["summary"][0].isupper(), path
+            names.append(operation["operationId"])
+            (kind,) = operation["responses"]["200"]["content"].values()
+            assert "additionalProperties" not in json.dumps(kind["schema"]), (method, path)
+    assert len(set(names)) == len(names)
 
 
 def test_a_client_that_asks_too_often_waits(run_folder: Path) -> None:

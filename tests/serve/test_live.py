@@ -221,8 +221,10 @@ def test_histories_are_bounded_and_those_who_did_last_are_remembered(
         assert list(live.shared.histories["a"]) == ["i00003", "i00001", "i00004"]
         live.events([(person, "i00001", "click") for person in "bac"]).result()
         assert list(live.shared.histories) == ["a", "c"]
+        live.recommend("u00001")
         assert len(live.store.events(0)) == 8
     with Live(run_folder, store=store_url) as again:
+        assert [row.person for row in again.shared.latest] == ["u00001"]
         assert {name: list(met) for name, met in again.shared.histories.items()} == {
             "a": ["i00004", "i00001"], "c": ["i00001"]
         }  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
@@ -33,6 +34,17 @@ from divmf.serve.schemas import (
     RulesBody,
     ShownBody,
     Status,
+)
+from divmf.serve.schemas_told import (
+    CurveTold,
+    Exposure,
+    Found,
+    ItemTold,
+    LoggedEvent,
+    PageShown,
+    PersonTold,
+    PreviewSlot,
+    RulesTold,
 )
 from divmf.serve.settings import ServeSettings
 from divmf.serve.store import StoreDown
@@ -82,6 +94,7 @@ def create_app(live: Live, settings: ServeSettings) -> FastAPI:
     app = FastAPI(
         title="divmf", version=__version__, summary="Live recommendations with an exposure ledger", description=ABOUT,
         openapi_tags=TAGS, docs_url=None, redoc_url=None, lifespan=lifespan, responses=COMMON,
+        generate_unique_id_function=lambda route: route.name,
     )  # fmt: skip
     registry = CollectorRegistry()
     registry.register(LedgerGauges(live))
@@ -90,6 +103,7 @@ def create_app(live: Live, settings: ServeSettings) -> FastAPI:
     add_items(app, live)
     add_exposure(app, live, settings)
     add_service(app, live, registry)
+    summarize(app)
     describe(app, settings)
     if settings.named_origins:
         app.add_middleware(
@@ -108,6 +122,14 @@ async def every(seconds: float, work: Callable[[], Any]) -> None:
             await run_in_threadpool(work)
         except (StoreDown, ValueError, OSError) as error:
             log.error("%s failed: %s", work.__name__, error)
+
+
+def summarize(app: FastAPI) -> None:
+    """Let the first sentence of what an operation does be its summary."""
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.description:
+            first, _, rest = " ".join(route.description.split()).partition(". ")
+            route.summary, route.description = first.rstrip("."), rest or first
 
 
 def describe(app: FastAPI, settings: ServeSettings) -> None:
@@ -165,7 +187,7 @@ def add_people(app: FastAPI, live: Live) -> None:
         outcomes = await asyncio.wrap_future(done)
         return Kept(kept=len(outcomes))
 
-    @app.get("/events", tags=["recommend"])
+    @app.get("/events", tags=["recommend"], response_model=list[LoggedEvent])
     def event_log(
         after: Annotated[int, Query(ge=0, lt=1 << 62)] = 0, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000
     ) -> list[dict[str, Any]]:
@@ -176,7 +198,7 @@ def add_people(app: FastAPI, live: Live) -> None:
             for number, row in rows
         ]
 
-    @app.get("/requests", tags=["recommend"])
+    @app.get("/requests", tags=["recommend"], response_model=list[PageShown])
     def requests(limit: Annotated[int, Query(ge=1, le=200)] = 20) -> list[dict[str, Any]]:
         """The last pages shown, the latest first."""
         return latest_of(live, limit)
@@ -197,19 +219,19 @@ def add_items(app: FastAPI, live: Live) -> None:
         outcomes = await asyncio.wrap_future(done)
         return Kept(kept=len(outcomes))
 
-    @app.get("/items", tags=["items"])
+    @app.get("/items", tags=["items"], response_model=list[Found])
     def search(
         q: Annotated[str, Query(min_length=1, max_length=200)], limit: Annotated[int, Query(ge=1, le=100)] = 20
     ) -> list[dict[str, Any]]:
         """Find items by a part of their id or title."""
         return live.search(q, limit)
 
-    @app.get("/rules", tags=["items"])
+    @app.get("/rules", tags=["items"], response_model=RulesTold)
     def rules() -> dict[str, Any]:
         """The rules that hold: what each total was promised and given; those furthest from their floor first."""
         return live.rules()
 
-    @app.put("/rules", tags=["items"])
+    @app.put("/rules", tags=["items"], response_model=RulesTold)
     def set_rules(body: RulesBody) -> dict[str, Any]:
         """Keep these rules from now on, in all workers, in the place of all others: the tables of rules.toml.
 
@@ -218,7 +240,7 @@ def add_items(app: FastAPI, live: Live) -> None:
         live.set_rules(None if body.start else body.model_dump(exclude={"start"}, exclude_defaults=True))
         return live.rules()
 
-    @app.get("/items/{item}", tags=["items"], responses=responses(404))
+    @app.get("/items/{item}", tags=["items"], response_model=ItemTold, responses=responses(404))
     def item(item: ItemId) -> dict[str, Any]:
         """One item: how often it was shown, to whom of late, at what discount, and what would give it more."""
         return live.item(item)
@@ -227,22 +249,22 @@ def add_items(app: FastAPI, live: Live) -> None:
 def add_exposure(app: FastAPI, live: Live, settings: ServeSettings) -> None:
     """How showings are shared out, and where on the curve the service stands."""
 
-    @app.get("/exposure", tags=["exposure"])
+    @app.get("/exposure", tags=["exposure"], response_model=Exposure)
     def exposure(group: Annotated[str | None, Query(max_length=100)] = settings.group) -> dict[str, Any]:
         """Coverage, Gini, Lorenz curve, items starved and drift, over this horizon and the one before."""
         return live.exposure(group or None)
 
-    @app.get("/curve", tags=["exposure"])
+    @app.get("/curve", tags=["exposure"], response_model=CurveTold)
     def curve() -> dict[str, Any]:
         """The trade-off between accuracy and exposure, point by point, and the present one."""
         return curve_of(live)
 
-    @app.get("/people", tags=["exposure"])
+    @app.get("/people", tags=["exposure"], response_model=list[PersonTold])
     def people() -> list[dict[str, Any]]:
         """A few users of the training as examples, with what they met."""
         return example_people(live)
 
-    @app.post("/preview", tags=["exposure"])
+    @app.post("/preview", tags=["exposure"], response_model=list[list[PreviewSlot]])
     def preview(body: PreviewBody) -> list[list[dict[str, Any]]]:
         """The lists of some people at a point of the curve, at the run's own discounts; nothing is counted."""
         return preview_of(live, [(person.user, person.history) for person in body.people], body.epoch, body.k)

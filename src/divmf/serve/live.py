@@ -30,7 +30,7 @@ from divmf.serve.pages import Attempt, Full, Line, Recommendation
 from divmf.serve.report import exposure_of, item_of
 from divmf.serve.ruling import tables_of, told_of
 from divmf.serve.shared import Shared, run_key
-from divmf.serve.store import Document, Event, Outcome, Showing, Snapshot, Store, StoreDown
+from divmf.serve.store import Document, Event, Outcome, Showing, Snapshot, Store
 from divmf.serve.stores import open_store
 from divmf.serve.writer import Writer
 
@@ -65,8 +65,7 @@ class Live:
         except BaseException:
             self.store.close()
             raise
-        self.lock, self.worker = self.shared.lock, self.shared.worker
-        self._writer = Writer(self.store)
+        self.lock, self.worker, self._writer = self.shared.lock, self.shared.worker, Writer(self.store)
 
     @property
     def engine(self) -> Engine:
@@ -144,8 +143,8 @@ class Live:
         """Other rules hold now: take them up."""
         before = self.shared.version
         self.sync()
-        if self.shared.version == before and self.shared.foreign:
-            raise StoreDown("another worker was started with other rules; start this one with the same --rules")
+        if self.shared.version == before:
+            self.shared.check_own()
 
     def query(
         self, user: int | str | None = None, history: Sequence[int | str] = (), k: int | None = None,
@@ -192,7 +191,7 @@ class Live:
             self.shared.refused = True
             for name in outcome.over:
                 self.engine.set_full(name)
-            for number in self.shared.numbers_of(Showing(outcome.full, None, 0.0, "")):
+            for number in self.shared.numbers_of(outcome.full):
                 self.engine.ledger.set_full(int(number))
             return False
 
@@ -356,10 +355,8 @@ class Live:
         """
         with self.lock:
             ledger, catalog = self.engine.ledger, self.engine.catalog
-            return [
-                {"item": catalog.names.ids[item], "title": catalog.title(item), "shown": int(ledger.shown[item])}
-                for item in catalog.search(text, limit)
-            ]
+            found, ids = catalog.search(text, limit), catalog.names.ids
+            return [{"item": ids[i], "title": catalog.title(i), "shown": int(ledger.shown[i])} for i in found]
 
     # the operating point, newer runs, other workers
 
@@ -389,7 +386,7 @@ class Live:
 
     def snapshot(self) -> None:
         """Keep the ledger in the store, so that a start need not play the whole log."""
-        self.shared.refused = True  # totals are compared with the store's now and then
+        self.shared.refused = True  # compare totals with the store's
         self.sync()
         with self.lock:
             done = self._writer.submit([Snapshot(self.shared.packed())])

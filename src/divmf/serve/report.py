@@ -9,7 +9,7 @@ from divmf.engine.arrays import Array
 from divmf.kernels.ledger import shown_at
 from divmf.ranking.metrics import coverage, entropy, gini
 from divmf.serve.engine import Engine
-from divmf.serve.ruling import summary_of
+from divmf.serve.ruling import summary_of, told_of
 from divmf.serve.store import Showing
 
 DOTS = 101  # of the Lorenz curve
@@ -83,6 +83,7 @@ def item_of(engine: Engine, number: int, latest: Iterable[Showing]) -> dict[str,
     level, pace = float(ledger.levels[number]), ledger.pace
     text = str(catalog.names.ids[number])
     limited = ledger.capacity[number] < np.iinfo(np.int64).max
+    rules = [] if engine.totals is None else told_of(engine.totals, number)
     shown_to = [row for row in latest if text in row.items][-TOLD:][::-1]
     return {
         "item": catalog.names.ids[number],
@@ -96,17 +97,24 @@ def item_of(engine: Engine, number: int, latest: Iterable[Showing]) -> dict[str,
         "discount": discount,
         "most": ledger.highest(number),
         "capacity": int(ledger.capacity[number]) if limited else None,
+        "rules": rules,
         "shown_to": [{"at": row.timestamp, "user": row.person, "slot": row.items.index(text) + 1} for row in shown_to],
         "advice": advice(
-            discount, level, int(counts[number]), limited and ledger.shown[number] >= ledger.capacity[number]
+            discount,
+            level,
+            int(counts[number]),
+            limited and ledger.shown[number] >= ledger.capacity[number],
+            next((f"{row['rule']} {row['name']}" for row in rules if row["full"]), None),
         ),
     }
 
 
-def advice(discount: float, level: float, shown: int, full: bool) -> str:
-    """What would give an item more showings."""
+def advice(discount: float, level: float, shown: int, full: bool, rule: str | None) -> str:
+    """What would give an item more showings; rule: one whose cap is reached."""
     if full:
         return "It is at its capacity: raise the capacity to have it shown again."
+    if rule is not None:
+        return f"The cap of the rule for {rule} is reached: raise it to have the item shown again."
     if shown < level and discount > 0:
         return (
             "It is shown less than its share, so its discount is rising by itself; for more than its share, raise its"

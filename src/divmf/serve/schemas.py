@@ -3,8 +3,9 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, StrictStr, WithJsonSchema
 
+from divmf.serve.catalog import LONGEST
 from divmf.serve.engine import MOST_EXCLUDED, MOST_HISTORY, MOST_K
 from divmf.serve.shared import LONGEST_TITLE, MOST_SHARES
 
@@ -19,18 +20,22 @@ def plain(text: str) -> str:
     return text
 
 
-def plain_id(value: int | str) -> int | str:
+def plain_id(value: Any) -> int | str:
     """An id that a database, a log and a page can hold."""
     if isinstance(value, str):
+        if not 1 <= len(value) <= LONGEST:
+            raise ValueError(f"should have 1 to {LONGEST} characters; it has {len(value):,}")
         return plain(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("should be an id: text, or a whole number")
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError("must fit into 64 bits")
     return value
 
 
-Id = Annotated[
-    StrictInt | Annotated[StrictStr, Field(min_length=1, max_length=200)], AfterValidator(plain_id)
-]  # fmt: skip
+NUMBERS = {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1}
+TEXTS = {"type": "string", "minLength": 1, "maxLength": LONGEST}
+Id = Annotated[int | str, PlainValidator(plain_id), WithJsonSchema({"anyOf": [NUMBERS, TEXTS]})]
 Word = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain)]
 Value = Annotated[StrictStr, Field(max_length=200), AfterValidator(plain)]
 

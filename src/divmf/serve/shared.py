@@ -21,7 +21,7 @@ from divmf.engine.arrays import Array
 from divmf.market.totals import Totals
 from divmf.serve.engine import BLEND, Engine
 from divmf.serve.ruling import limits_of, rules_of
-from divmf.serve.store import Document, Entry, Event, Outcome, Showing, Store
+from divmf.serve.store import Document, Entry, Event, Outcome, Showing, Store, StoreDown
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ class Shared:
             self._showing = kept.showing
         self._event = max(0, self.store.last_event() - LAST_EVENTS)
         self.sync(everything=True)
+        self.latest.clear()
         ledger = self.engine.ledger
         ledger.shown[:] = 0
         for text, count in counts.items():
@@ -78,6 +79,7 @@ class Shared:
             if number is not None:
                 ledger.shown[number] = count
         self.know_totals()
+        self.latest.extend(row for _, row in self.store.showings(max(0, self._showing - LATEST), LATEST))
         if counts:
             log.info("the ledger goes on after %s requests", f"{ledger.requests:,}")
 
@@ -144,18 +146,18 @@ class Shared:
 
     def count(self, row: Showing) -> None:
         """A page that somebody is shown."""
-        numbers = self.numbers_of(row)
+        numbers = self.numbers_of(row.items)
         if len(numbers):
             self.engine.shown(numbers)
         self.latest.append(row)
 
     def uncount(self, row: Showing) -> None:
         """A page that was not shown after all."""
-        self.engine.shown(self.numbers_of(row), -1)
+        self.engine.shown(self.numbers_of(row.items), -1)
 
-    def numbers_of(self, row: Showing) -> Array:
-        """The numbers of the items of a page that there are now."""
-        found = map(self.engine.items.of_text, row.items)
+    def numbers_of(self, texts: Iterable[str]) -> Array:
+        """The numbers of the items that there are now, by their ids as the store writes them."""
+        found = map(self.engine.items.of_text, texts)
         return np.array([number for number in found if number is not None], dtype=np.int64)
 
     def learn(self, events: Iterable[Event]) -> None:
@@ -224,6 +226,11 @@ class Shared:
         self.put_rules(told["rules"], told["version"])
         if not starting:
             self.know_totals()
+
+    def check_own(self) -> None:
+        """Refuse to go on where other rules hold that this worker was not started with."""
+        if self.foreign:
+            raise StoreDown("another worker was started with other rules; start this one with the same --rules")
 
     def put_rules(self, tables: dict[str, Any] | None, version: str) -> Totals | None:
         """Keep rules from now on, given as their tables; none: those of the start."""
