@@ -10,8 +10,8 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out, hushed, strict
+from divmf.cli.groups import say_groups
 from divmf.cli.inputs import Columns, check_output, positive_share
-from divmf.cli.lists import say_groups
 from divmf.cli.options import command
 from divmf.engine.files import naming
 

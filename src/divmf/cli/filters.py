@@ -31,7 +31,7 @@ class Filtered:
             help="Only items for which an SQL expression over --catalog holds, such as \"category = 'Drama'\"."
         ),
     ]
-    catalog = Annotated[Path | None, typer.Option(help="The catalog whose columns --where and --rules use.")]
+    catalog = Annotated[Path | None, typer.Option(help="The catalog whose columns --where, --groups and --rules use.")]
     rules = Annotated[
         Path | None,
         typer.Option(help="Rules that lists keep: capacities, floors, groups, filters; a file such as rules.toml."),

@@ -9,6 +9,7 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
+from divmf.cli.groups import say_groups
 from divmf.cli.inputs import Columns, read_histories, read_users
 from divmf.cli.options import command
 from divmf.engine.files import naming
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
     from divmf.estimator import Recommender
     from divmf.market.bound import Bound
     from divmf.market.rules import Rules
-    from divmf.ranking.groups import GroupExposure
 
 log = logging.getLogger(__name__)
-ENDS = 5  # groups shown of those with the most and with the least
 
 
 @command(app, "recommend", shared=True)
@@ -219,19 +218,3 @@ def evaluate(
         **{name: float(value) for name, value in found.items()}, "coverage_ceiling": ceiling,
         "slots": slots, "intervals": {name: [value.low, value.high] for name, value in found.items()},
     })  # fmt: skip
-
-
-def say_groups(out: Out, exposure: "GroupExposure") -> None:
-    """The numbers of groups, and the groups at both ends, on the terminal."""
-    from divmf.ranking.groups import DEFINITIONS
-
-    column, frame = exposure.groups.column, exposure.frame
-    rows: list[list[object]] = [[DEFINITIONS[name][0], value, DEFINITIONS[name][1]]
-                             for name, value in exposure.measures.items()]  # fmt: skip
-    out.table(f"\n{len(frame):,} groups by {column}", ["", "value", "definition"], rows)
-    ends = frame if len(frame) <= 2 * ENDS else frame.head(ENDS).vstack(frame.tail(ENDS))
-    shown = [[str(row[column]), row["items"], row["items_shown"], row["showings"], f"{row['share']:.2%}",
-              f"{row['merit']:.2%}", "starved" if row["starved"] else ""]
-             for row in ends.iter_rows(named=True)]  # fmt: skip
-    title = f"\nthe most and the least shown of {len(frame):,}" if len(frame) > 2 * ENDS else ""
-    out.table(title, [column, "items", "shown", "showings", "share", "by merit", ""], shown)

@@ -8,6 +8,7 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, read_rules, say_given
+from divmf.cli.groups import read_groups, say_both
 from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split, positive_share
 from divmf.cli.options import command
 from divmf.engine.clock import Clock
@@ -27,7 +28,7 @@ PANELS = {
         "split_column",
     ),
     "Model": ("model", "dim", "budget", "earlier", "final"),
-    "Lists and their curve": ("k", "method", "diversity_epochs", "rules", "catalog", "pick"),
+    "Lists and their curve": ("k", "method", "diversity_epochs", "rules", "catalog", "groups", "pick"),
     "The exposure market (--method market)": OF_METHOD["market"],
     "The paper's diversity phase (--method divmf)": (*OF_METHOD["divmf"], "schedule"),
     "Models trained by epochs (--model softmax, bpr or mse)": EPOCH_SETTINGS,
@@ -60,6 +61,10 @@ def train(
     hold_out: Columns.hold_out = None,
     rules: Filtered.rules = None,
     catalog: Filtered.catalog = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Also what groups of items get, before and after: a column of --catalog, such as seller."),
+    ] = None,
     by_time: Columns.by_time = None,
     min_rating: Columns.lowest = None,
     rating: Columns.rating = None,
@@ -98,6 +103,8 @@ def train(
 
       divmf train events.csv -o run --rules rules.toml --catalog items.parquet      (lists that keep rules of a shop)
 
+      divmf train events.csv -o run --catalog items.csv --groups seller       (also what sellers get)
+
       torchrun --nproc-per-node 4 -m divmf train events.parquet -o run --model softmax   (users are divided)
     """
     from divmf.engine import comm
@@ -117,6 +124,7 @@ def train(
     columns.check(k_core)
     before = None if earlier is None else earlier_run(earlier, config)
     split = load_split(out, data, k_core, config.seed, columns, clock)
+    grouped = None if groups is None else read_groups(groups, catalog, split)
     run = train_run(out, output, split, config, masked(data), clock, before, read_rules(rules, catalog))
     theirs = comm.shared(run.has_pick()) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.read_picked() if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
@@ -136,6 +144,8 @@ def train(
             [f"picked: {picked.name}", *(picked.test[name] for name in SHOWN)],
         ],
     )  # fmt: skip
+    if grouped is not None:
+        ruled = ruled | say_both(out, run, split, picked, grouped)
     where = profile_of(clock)
     if profile:
         rows = [[row["phase"], f"{row['seconds']:7.1f}", f"{row['share']:6.1%}"] for row in where]
