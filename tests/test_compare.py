@@ -1,5 +1,6 @@
 """The comparison: knobs chosen on validation, test reported, DivMF beside the rerankers on the same model."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,39 @@ def test_the_page_says_what_groups_get(run: Run, tmp_path: Path, divmf: Any) -> 
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Groups by seller" in page
     assert "In the lists of “the model”, 3 of the 3 groups by seller have a showing" in page
+
+
+def test_rules_are_kept_by_those_who_can_and_the_page_says_at_what_cost(
+    finished_run: Path, tmp_path: Path, divmf: Any
+) -> None:
+    split = Run.open(finished_run).read_split()
+    pl.DataFrame({"item_id": split.item_ids, "seller": np.arange(split.n_items) % 4}).write_csv(tmp_path / "items.csv")
+    out = ("-o", tmp_path / "out", "--losses", "5%", "--json", "--candidates", split.n_items)
+    asked = ("--rules", tmp_path / "rules.toml", "--catalog", tmp_path / "items.csv")
+
+    def compared(rules: str, methods: str) -> dict[str, Any]:
+        (tmp_path / "rules.toml").write_text(rules)
+        done = divmf("compare", finished_run, *out, *asked, "--methods", methods)
+        assert done.code == 0, done.err
+        return {row["method"]: row for row in json.loads(done.out)["rules"]}
+
+    most = split.n_users * 5 // split.n_items + 1
+    found = compared(f"[capacity]\ncount = {most}\n", "fairrec,bayes_rule")
+    assert found["bayes_rule"]["over_with"] is None
+    assert found["bayes_rule"]["why"].startswith("bayes_rule cannot keep rules; these can: market")
+    for method in ("market", "fairrec"):
+        row = found[method]
+        assert row["over_without"] > 0
+        assert (row["over_with"], row["missing_with"], row["lists_broken_with"]) == (0, 0, 0)
+        assert row["ndcg_change_low"] <= row["ndcg_change"] <= row["ndcg_change_high"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "What the rules cost each method" in page
+    assert "2 of 3 methods can keep these rules" in page
+
+    floor = split.n_users * 5 // 4 - 1
+    row = compared(f"[groups.seller]\nfloor = {floor}\n", "fairrec")
+    assert row["fairrec"]["why"].startswith("fairrec keeps capacity, floor and filter, not groups.seller")
+    assert row["market"]["missing_with"] == 0
 
 
 @pytest.mark.parametrize("other", ["synthetic:90x50x1500", "synthetic:60x40x900:5"])

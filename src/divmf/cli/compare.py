@@ -10,12 +10,17 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out, hushed
+from divmf.cli.filters import read_rules
 from divmf.cli.inputs import positive_share
 from divmf.cli.options import command
 
 if TYPE_CHECKING:
+    from divmf.data.split import Split
+    from divmf.market.bound import Bound
+    from divmf.market.rules import Rules
     from divmf.ranking.lists import TopK
     from divmf.reports.experiments.compare import Rival
+    from divmf.reports.rules import RulesCompared
     from divmf.train.runs import Run
 
 
@@ -36,11 +41,16 @@ def compare(
     catalog: Annotated[
         Path | None,
         typer.Option(
-            help="Titles of the items, for the examples: a file of item_id and title, or MovieLens' movies.dat."
+            help="The items: item_id and title for the examples, columns for --groups and --rules; or MovieLens'"
+            " movies.dat."
         ),
     ] = None,
     groups: Annotated[
         str | None, typer.Option(help="A column of the catalog, such as seller: also show what each group gets.")
+    ] = None,
+    rules: Annotated[
+        Path | None,
+        typer.Option(help="Also who can keep these rules, and what they cost each method; a file such as rules.toml."),
     ] = None,
 ) -> None:
     """Compare a run with every reranker on the same model, at the same loss of nDCG, with 95% intervals.
@@ -51,8 +61,10 @@ def compare(
     from divmf.data.outputs import protect
     from divmf.data.tables import read_catalog
     from divmf.ranking.groups import Groups
+    from divmf.reports.compared import USUAL_LOSS
     from divmf.reports.experiments.compare import matched, names_of, reranked, rivals
     from divmf.rerank import METHODS, find_method
+    from divmf.train.ruling import bound_to
     from divmf.train.runs import Run
 
     shares = [positive_share(text.strip(), "--losses") for text in losses.split(",")]
@@ -65,13 +77,15 @@ def compare(
     titles = {} if catalog is None else read_catalog(catalog)[1]
     tables = {"matched.csv": ("method", "loss"), "matched.parquet": ("method", "loss"), "curves.parquet": ("method",)}
     for name in ("report.html", "curves.html", *tables):
-        protect(output / name, [catalog], tables.get(name, ()))
+        protect(output / name, [catalog, rules], tables.get(name, ()))
     if groups is not None and catalog is None:
         raise ValueError(f"--groups {groups} names a column of a catalog; give the file with --catalog")
     split, others = opened.read_split(), [Run.open(other) for other in also or []]
     grouped = None
     if groups is not None and catalog is not None:
         grouped = Groups.read(read_items(catalog), groups, split.item_ids)
+    given = read_rules(rules, catalog)
+    bound = None if given is None else bound_to(given, split, opened.read_config())
     for other in others:
         opened.check_same_data(other)
     names_of([opened, *others])  # refuses one given twice before anything is made
@@ -89,13 +103,44 @@ def compare(
             rows += matched(rival, base, split, shares)
             found.append(rival)
             bar.update(rival.name, number, n_rivals, {"seconds": rival.seconds})
+    ruled = None
+    if given is not None and bound is not None:
+        with hushed("divmf"), out.progress("the rules", None):
+            ruled = compared(found, given, bound, split, min(shares, key=lambda share: abs(share - USUAL_LOSS)))
     with hushed("divmf.rerank"), out.progress(f"writing {output}", None):
         write_tables(rows, found, output)
         assert base is not None  # the run itself comes first
-        write_report(rows, found, opened, base, output / "report.html", candidates, titles, grouped)
+        write_report(rows, found, opened, base, output / "report.html", candidates, titles, grouped, ruled)
     print_tables(out, rows, shares)
+    if ruled is not None:
+        say_compared(out, ruled)
     out.say(f"report: {(output / 'report.html').resolve()}\ntables and pictures: {output}")
-    out.result({"output": str(output), "report": str(output / "report.html"), "rows": rows})
+    numbers = {} if ruled is None else {"rules": [each.numbers(ruled.bound) for each in ruled.found]}
+    out.result({"output": str(output), "report": str(output / "report.html"), "rows": rows} | numbers)
+
+
+def compared(found: Sequence["Rival"], rules: "Rules", bound: "Bound", split: "Split", loss: float) -> "RulesCompared":
+    """What the rules make of each method's point at a loss."""
+    from divmf.reports.experiments.compare import under_rules
+    from divmf.reports.rules import RulesCompared
+
+    points = [rival.curve.best_within(loss, "gini") for rival in found]
+    made = [under_rules(rival, point, rules, split) for rival, point in zip(found, points, strict=True)]
+    return RulesCompared(bound, made, loss)
+
+
+def say_compared(out: Out, ruled: "RulesCompared") -> None:
+    """Who keeps the rules and at what cost, on the terminal."""
+    rows: list[list[object]] = []
+    for each in ruled.found:
+        told = each.numbers(ruled.bound)
+        amounts = [told[f"{key}_{name}"] for name in ("without", "with") for key in ("missing", "over")]
+        rows.append([each.method, *("" if amount is None else amount for amount in amounts),
+                     each.why if each.cost is None else f"{each.cost:+.1%}"])  # fmt: skip
+    out.table(
+        f"rules, at {ruled.loss:.0%} validation nDCG loss: showings of the test lists, without and with them",
+        ["", "missing", "too many", "with: missing", "too many", "nDCG change"], rows,
+    )  # fmt: skip
 
 
 def write_tables(rows: Sequence[dict[str, Any]], found: Sequence["Rival"], output: Path) -> None:
@@ -120,6 +165,7 @@ def write_report(
     candidates: int,
     titles: Mapping[Any, str],
     groups: Any = None,
+    ruled: "RulesCompared | None" = None,
 ) -> None:
     """The page, and its figure as files beside it."""
     from divmf.reports.chart_files import save_chart
@@ -129,6 +175,7 @@ def write_report(
     from divmf.reports.examples import example_tables
     from divmf.reports.groups import groups_section
     from divmf.reports.page import made_by, write_page
+    from divmf.reports.rules import compared_section
 
     split, k = run.read_split(), run.read_config().k
     own, *others = found
@@ -150,6 +197,8 @@ def write_report(
     more = [] if groups is None else [
         groups_section(groups, {name: each.head(k).counts for name, each in counts.items()}, split.train.popularity)
     ]  # fmt: skip
+    if ruled is not None:
+        more.append(compared_section(ruled))
     size = f"{len(found)} methods on one model: {split.n_users:,} users, {split.n_items:,} items, lists of {k}."
     command_line = shlex.join(["divmf", *sys.argv[1:]])
     write_page(path, "Which way to a fairer catalog?", sections(story, chart, more), made_by(command_line), size)

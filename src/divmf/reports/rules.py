@@ -1,11 +1,15 @@
-"""The section of a page that shows rules at work."""
+"""The sections of pages that show rules at work."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from divmf.engine.arrays import Array
 from divmf.market.bound import Bound
-from divmf.market.given import crowded, given_table
-from divmf.reports.section import Cell, Section, Table, relative
+from divmf.market.given import crowded, given_table, summary
+from divmf.ranking.bootstrap import Estimate
+from divmf.reports.section import Cell, Section, Table, percent, relative
 
 SHOWN = 30  # rows
 
@@ -59,3 +63,54 @@ def rules_section(bound: Bound, before: Array, after: Array, ndcg: dict[str, flo
         prose,
         tables=[Table(header, rows, caption, fold="What the rules require, and what the lists give")],
     )
+
+
+class UnderRules(NamedTuple):
+    """What rules make of a method's lists.  before, after (n_lists, k)
+
+    after   none, where the method cannot keep these rules; then `why` says so
+    cost    the change of nDCG on the test, as a fraction
+    """
+
+    method: str
+    before: Array
+    after: Array | None
+    cost: Estimate | None
+    why: str = ""
+
+    def numbers(self, bound: Bound) -> dict[str, Any]:
+        """Showings missing and too many, and lists that break a rule, without and with the rules; the cost."""
+        found: dict[str, Any] = {"method": self.method, "why": self.why}
+        for name, items in (("without", self.before), ("with", self.after)):
+            told = {} if items is None else summary(bound, items)
+            found |= {f"{key}_{name}": told.get(key) for key in ("missing", "over", "lists_broken")}
+        ends = (None, None, None) if self.cost is None else (float(self.cost), self.cost.low, self.cost.high)
+        return found | dict(zip(("ndcg_change", "ndcg_change_low", "ndcg_change_high"), ends, strict=True))
+
+
+class RulesCompared(NamedTuple):
+    """What rules make of the points of several methods that lose at most so much nDCG on validation."""
+
+    bound: Bound
+    found: Sequence[UnderRules]
+    loss: float
+
+
+def compared_section(ruled: RulesCompared) -> Section:
+    """Which methods keep the rules, and at what cost."""
+    rows: list[list[Cell]] = []
+    for each in ruled.found:
+        told = each.numbers(ruled.bound)
+        amounts = [told[f"{key}_{name}"] for name in ("without", "with") for key in ("missing", "over")]
+        cost = each.cost
+        told_cost = None if cost is None else f"{relative(cost)} ({relative(cost.low)} to {relative(cost.high)})"
+        rows.append([each.method, *amounts, told_cost])
+    able = sum(each.after is not None for each in ruled.found)
+    prose = [
+        f"Each method’s point that loses at most {percent(ruled.loss, 0)} of nDCG on validation, as it is and made"
+        f" again with the rules. {able:,} of {len(ruled.found):,} methods can keep these rules; of the others, the"
+        " first two columns say what their lists break.",
+    ]
+    caption = "Showings of the test lists; the change of nDCG on test, with its 95% interval, is what the rules cost."
+    header = ["", "missing", "too many", "with rules: missing", "too many", "nDCG"]
+    return Section("What the rules cost each method", prose, tables=[Table(header, rows, caption)])

@@ -14,12 +14,15 @@ import polars as pl
 from divmf.data.split import Split
 from divmf.engine.arrays import Array
 from divmf.estimator import Recommender
+from divmf.market.rules import Rules
 from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import Estimate, compare, evaluate, measure
+from divmf.reports.rules import UnderRules
 from divmf.rerank import METHODS, Method
 from divmf.rerank.sweep import Known, grid_place, knob_between, lowest_of_parts, sweep_points, unseen
 from divmf.train.market import refine
+from divmf.train.ruling import lists_under
 from divmf.train.runs import Run
 
 LOSSES = (0.01, 0.05, 0.1, 0.2)
@@ -29,13 +32,18 @@ REFINEMENTS = 3
 
 @dataclass(frozen=True, eq=False)
 class Rival:
-    """A method's whole curve on a model's lists, and how to make the test lists of one of its points."""
+    """A method's whole curve on a model's lists, and how to make the test lists of one of its points.
+
+    settings   of a reranker, at one of its points
+    under      the test lists of a point as they are where they keep rules; an error says which of them they cannot
+    """
 
     name: str
     curve: Curve
     lists: Callable[[Point], TopK]
     seconds: float
-    settings: Callable[[Point], Mapping[str, Any]] = lambda point: {}  # of a reranker, at one of its points
+    under: Callable[[Point, Rules], TopK]
+    settings: Callable[[Point], Mapping[str, Any]] = lambda point: {}
 
     @property
     def drawn(self) -> Curve:
@@ -102,7 +110,11 @@ def own_rival(run: Run, split: Split, name: str) -> Rival:
     def lists(point: Point) -> TopK:
         return Recommender.at(run, point, split).lists(k=k, seen="train+valid")
 
-    return Rival(name, Curve(curve.operating), lists, spent)
+    def under(point: Point, rules: Rules) -> TopK:
+        items = lists_under(run, split, point, rules)[0].lists["test"].copy()
+        return TopK(items, np.zeros(items.shape, dtype=np.float32), split.user_ids, split.item_ids)
+
+    return Rival(name, Curve(curve.operating), lists, spent, under)
 
 
 def rival_of(
@@ -128,11 +140,24 @@ def rival_of(
     def settings_at(point: Point) -> Mapping[str, Any]:
         return {**settings[points.index(point)], method.knob: point.knob}
 
-    def lists(point: Point) -> TopK:
-        return method.run(known, k, settings_at(point), split.train, seed, None if lowest is None else lowest["test"])
+    def lists(point: Point, rules: Rules | None = None) -> TopK:
+        scale = None if lowest is None else lowest["test"]
+        return method.run(known, k, settings_at(point), split.train, seed, scale, rules)
 
     seconds = max(point.seconds or 0.0 for point in points) / 2  # a point makes two lists: validation and test
-    return Rival(method.name, Curve(tuple(points)), lists, seconds, settings_at)
+    return Rival(method.name, Curve(tuple(points)), lists, seconds, lists, settings_at)
+
+
+def under_rules(rival: Rival, point: Point, rules: Rules, split: Split) -> UnderRules:
+    """What rules make of a method's lists at a point, and what they cost on the test."""
+    before = rival.lists(point)
+    try:
+        after = rival.under(point, rules)
+    except ValueError as error:  # what a method cannot keep it says itself
+        return UnderRules(rival.name, before.items, None, None, str(error))
+    ndcg, change = measure(before, split.test.matrix)["ndcg"], compare(after, before, split)["ndcg"]
+    cost = Estimate(*(float(part) / ndcg if ndcg else 0.0 for part in (change, change.low, change.high)))
+    return UnderRules(rival.name, before.items, after.items, cost)
 
 
 def crossing(points: Sequence[Point], loss: float, whole: bool) -> float | None:
