@@ -8,6 +8,7 @@ in question lies between two neighbours. What is reported is the best value of t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -41,26 +42,33 @@ def weights_of(n_users: int, seed: int, resamples: int = RESAMPLES) -> Array:
     return np.array([np.ones(n_users), *drawn], dtype=np.float32)
 
 
-def cells(curves: Sequence[Points], weights: Array) -> Cells:
-    """A method's cells at `LOSSES` from where each curve begins, averaged over curves of several seeds.
+def cells(
+    curves: Sequence[Any], weights: Array, losses: Sequence[float] = LOSSES, metrics: Mapping[str, int] = METRICS
+) -> Cells:
+    """A method's cells at some losses from where each curve begins, averaged over curves of several seeds.
 
     weights: as `weights_of` gives them; the same users in all seeds, for they are who is drawn
     """
-    mean = np.mean([read_off(curve, weights) for curve in curves], axis=0)
+    mean = np.mean([read_off(curve, weights, losses, metrics) for curve in curves], axis=0)
     return Cells(mean[0], mean[1:])
 
 
-def read_off(curve: Points, weights: Array) -> Array:
+def read_off(
+    curve: Any, weights: Array, losses: Sequence[float] = LOSSES, metrics: Mapping[str, int] = METRICS
+) -> Array:
     """The metrics at each loss, for each weighting of the users.  (n_weightings, n_losses, n_metrics)"""
     kept = (weights @ curve.ndcg.T) / weights.sum(axis=1)[:, None]  # (n_weightings, n_points)
-    return np.array([values_at(curve, ndcg, [(1 - loss) * ndcg[0] for loss in LOSSES]) for ndcg in kept])
+    return np.array([values_at(curve, ndcg, [(1 - loss) * ndcg[0] for loss in losses], metrics) for ndcg in kept])
 
 
-def values_at(curve: Points, ndcg: Array, targets: Sequence[float]) -> Array:
-    """The metrics where a curve of these nDCG has fallen to each target.  (n_targets, n_metrics)"""
+def values_at(curve: Any, ndcg: Array, targets: Sequence[float], metrics: Mapping[str, int] = METRICS) -> Array:
+    """The metrics where a curve of these nDCG has fallen to each target.  (n_targets, n_metrics)
+
+    curve: `Points`, or whatever has a value of each metric for each point
+    """
     falling = isotonic_regression(ndcg, increasing=False).x
     places = [place_of(falling, target) for target in targets]
-    best = [sign * np.maximum.accumulate(sign * getattr(curve, name)) for name, sign in METRICS.items()]
+    best = [sign * np.maximum.accumulate(sign * getattr(curve, name)) for name, sign in metrics.items()]
     return np.stack([np.interp(places, np.arange(len(values)), values) for values in best], axis=1)
 
 
@@ -72,13 +80,15 @@ def place_of(falling: Array, target: float) -> float:
     return above + float((falling[above] - target) / (falling[above] - falling[above + 1]))
 
 
-def verdict(mine: Cells, others: Mapping[str, Cells], loss: int, metric: int) -> tuple[str, str]:
+def verdict(
+    mine: Cells, others: Mapping[str, Cells], loss: int, metric: int, metrics: Mapping[str, int] = METRICS
+) -> tuple[str, str]:
     """How a method stands in a cell: "best", "tied" or "behind", and the strongest of the others.
 
     Behind: some other is better, and the interval of the paired difference is on its side. Best: better than all, and
     all intervals on its own side.
     """
-    sign = list(METRICS.values())[metric]
+    sign = list(metrics.values())[metric]
     leads = {
         name: sign * (mine.draws[:, loss, metric] - other.draws[:, loss, metric]) for name, other in others.items()
     }
