@@ -14,7 +14,7 @@ from divmf.kernels.rules import offer_part
 from divmf.kernels.totals import shown_by
 from divmf.market.ruled import RuledMarket, State
 
-FILLS = 8  # offers made, at the most
+FILLS, WORTH = 8, 0.05  # offers made, at the most; of what is missing, so much is filled by one that others follow
 MORE = 1e-6  # spreads: what is paid beyond the cost
 
 
@@ -32,7 +32,7 @@ def fill(ruled: RuledMarket, columns: Columns, kind: int, rho: float, state: Sta
             return
         step = np.where(lacking > 0, pay, ruled.binding)
         ruled.turns(columns, kind, rho, state, ruled.ruled(rho, ruled.freed(state), step), users)
-        if np.maximum(ruled.bound.low - state.counts, 0).sum() >= missing:
+        if np.maximum(ruled.bound.low - state.counts, 0).sum() > (1 - WORTH) * missing:
             return
 
 

@@ -10,6 +10,7 @@ from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.kernels.market import Columns, Terms
 from divmf.kernels.rules import keep_allowed
+from divmf.market.chains import link
 from divmf.market.columns import Demand, Held, Source, joined
 from divmf.market.filling import fill
 from divmf.market.repair import empty, mend_all
@@ -135,6 +136,7 @@ def keep(ruled: RuledMarket, columns: Columns, kind: int, rho: float, state: Sta
     for _ in range(TRIES):
         ruled.harden(columns, kind, rho, state)
         fill(ruled, columns, kind, rho, state)
+        link(ruled, columns, kind, rho, state)
         lacking = np.maximum(ruled.bound.low - state.counts, 0)
         if not lacking.any() and not empty(state.lists.items):
             break
