@@ -112,7 +112,7 @@ def test_the_page_says_what_groups_get(run: Run, tmp_path: Path, divmf: Any) -> 
     assert divmf(*call, "--catalog", tmp_path / "items.csv", "--groups", "seller").code == 0
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Groups by seller" in page
-    assert "In the lists of “the model”, 3 of the 3 groups by seller have a showing" in page
+    assert "In the lists of “the model”, 3 of the 3 groups by seller are shown at least once" in page
 
 
 def test_rules_are_kept_by_those_who_can_and_the_page_says_at_what_cost(

@@ -55,8 +55,8 @@ def _look(
     for process in range(comm.size()):
         if comm.rank() == process:
             find_swaps(
-                columns, kind, span.first, state.lists.items, ruled.market.slots, rules, state.counts, frontier, known, swaps,
-                ends,
+                columns, kind, span.first, state.lists.items, ruled.market.slots, rules, state.counts, frontier, known,
+                swaps, ends,
             )  # fmt: skip
         for table in (*swaps, *ends):
             comm.broadcast(table, process)
