@@ -146,6 +146,44 @@ def test_curves_on_ml_100k_are_those_of_one_process(
     check_curves({1: tmp_path, size: done(size)})
 
 
+RULES = """
+[capacity]
+count = 18
+[groups.seller]
+floor = 46
+per_list = 1
+[groups.kind]
+floor = 190
+"""
+
+
+def test_lists_that_keep_rules_are_those_of_one_process(tmp_path: Path, divmf: Any) -> None:
+    """Floors of nine tenths of all slots, so that there is something to be filled and mended."""
+    data = marketplace(300, 120, 4000, seed=3)
+    data.frame.write_parquet(tmp_path / "events.parquet")
+    sellers, kinds = ([f"{name}{number % n}" for number in range(120)] for name, n in (("s", 30), ("k", 7)))
+    items = pl.DataFrame({"item_id": data.item_ids, "seller": sellers, "kind": kinds})
+    items.write_parquet(tmp_path / "items.parquet")
+    (tmp_path / "rules.toml").write_text(RULES)
+    settings = "--model softmax --accuracy-epochs 2 --dim 8 --diversity-epochs 2 --device cpu --l2 4 -q"
+    call: list[Any] = ["train", tmp_path / "events.parquet", *settings.split()]
+    call += ["--rules", tmp_path / "rules.toml", "--catalog", tmp_path / "items.parquet", "-o"]
+    assert divmf(*call, tmp_path / "1").code == 0
+    run_together(2, "-m", "divmf", *call, tmp_path / "2")
+    one, two = (Run.open(tmp_path / name) for name in "12")
+    points = [point for point in one.read_curve().points if point.knob is not None]
+    assert len(points) > 1
+    bound = one.read_rules()
+    assert bound is not None
+    for point in points:
+        lists, same = (run.chosen(point).lists for run in (one, two))  # type: ignore[union-attr]
+        for kind, made in lists.items():
+            assert_array_equal(same[kind], made)
+            counts = bound.counted(made)
+            assert (counts >= bound.low).all()
+            assert (counts <= bound.high).all()
+
+
 @pytest.mark.slow
 def test_curves_on_epinions_15_are_those_of_one_process(tmp_path: Path, real: Callable[[str], Path]) -> None:
     real("epinions.parquet")
