@@ -1,8 +1,9 @@
 """A million lists with capacities and ten thousand groups against the same lists without rules: time and memory.
 
 Every user has the 50 best of 300 items drawn at random, by popularity and noise; k = 10. Each of the 20,000 items has a
-capacity of four even shares, and each of 10,000 sellers is promised a tenth of an even share. Every row is made by a
-process of its own, which reads the candidates from disk.
+capacity of four even shares, and each of 10,000 sellers is promised a tenth of an even share, which lists without rules
+give nearly all of them, or half of one, which they do not. Every row is made by a process of its own, which reads the
+candidates from disk.
 """
 
 import json
@@ -22,6 +23,11 @@ from divmf.engine.arrays import Array
 N_LISTS, N_ITEMS, N_SELLERS, WIDTH, K = 1_000_000, 20_000, 10_000, 50, 10
 DRAWN, AT_ONCE = 300, 10_000
 RHO = 0.2
+PROMISED = {
+    "none": 0.0,
+    "capacities; sellers have a tenth": 0.1,
+    "capacities; sellers have half": 0.5,
+}  # of an even share
 
 
 def candidates(n_lists: int, first: int) -> tuple[Array, Array]:
@@ -46,15 +52,15 @@ def make(folder: Path, n_lists: int) -> None:
             table[first : first + len(made)] = made
 
 
-def run(folder: Path, ruled: bool) -> dict[str, float]:
-    """Lists with or without rules; what they took."""
+def run(folder: Path, promised: float, ruled: bool) -> dict[str, float]:
+    """Lists with or without rules that promise sellers so much of an even share; what they took."""
     items, scores = (np.load(folder / f"{name}.npy") for name in ("items", "scores"))
     wide = divmf.TopK(
         items, scores, pl.Series("user_id", np.arange(len(items))), pl.Series("item_id", np.arange(N_ITEMS))
     )
     even, seller = len(items) * K / N_ITEMS, np.random.default_rng(1).permutation(N_ITEMS) % N_SELLERS
     catalog = pl.DataFrame({"item_id": np.arange(N_ITEMS), "seller": seller})
-    floor = max(1, int(0.1 * len(items) * K / N_SELLERS))
+    floor = max(1, int(promised * len(items) * K / N_SELLERS))
     rules = divmf.Rules(capacity={"count": int(4 * even)}, groups={"seller": {"floor": floor}}, catalog=catalog)
     few, gentle = divmf.TopK(items[:500], scores[:500], wide.user_ids[:500], wide.item_ids), {"floor": {"0": 1}}
     for small in (None, divmf.Rules(capacity={"count": 100}, groups={"seller": gentle}, catalog=catalog)):
@@ -77,13 +83,12 @@ def main(n_lists: int = N_LISTS) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make(folder, n_lists)
-        for ruled in (False, True):
-            call = [sys.executable, "-m", "benchmarks.shop", name, str(int(ruled))]
+        for label, promised in PROMISED.items():
+            call = [sys.executable, "-m", "benchmarks.shop", name, str(promised)]
             found = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-            label = "capacities and sellers" if ruled else "none"
             print(f"| {label} | {found['seconds']:.1f} | {found['gigabytes']:.2f} | {found['over']:,} |"
                   f" {found['missing']:,} | {found['empty']:,} |", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(Path(sys.argv[1]), sys.argv[2] == "1")))
+    print(json.dumps(run(Path(sys.argv[1]), float(sys.argv[2]) or 0.5, bool(float(sys.argv[2])))))

@@ -15,7 +15,7 @@ from divmf.kernels.market import Columns
 from divmf.kernels.totals import Ruled
 from divmf.market.ruled import RuledMarket, State
 
-LOOKED_AT, LEAST = 4_000_000, 4  # so many lists are looked at in all, at the most; so many times at each at the least
+LOOKED_AT, LEAST = 2_000_000, 2  # so many lists are looked at in all, at the most; so many times at each at the least
 
 
 def link(ruled: RuledMarket, columns: Columns, kind: int, rho: float, state: State) -> None:
