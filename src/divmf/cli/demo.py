@@ -104,7 +104,7 @@ def rules_at_work(
         made, bound, ndcg = lists_under(run, split, picked, Rules.read(file, catalog))
     without = run.chosen(picked)
     assert without is not None  # the market made it
-    title = "Items have so many seats, and every seller was promised a hundredth of all slots."
+    title = "Every item has a number of seats, and every seller was promised a hundredth of all slots."
     out.note(
         f"the same lists under rules: divmf recommend {run.folder} --rules {file} --catalog {output / 'items.csv'}"
         " -o lists.csv"
