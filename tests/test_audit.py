@@ -320,6 +320,21 @@ def test_what_sellers_get_and_which_rules_are_broken_is_said(divmf: Any, tmp_pat
     assert "The lists break 2 of 2 bounds on showings: 2 showings are missing, 2 are too many." in text
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_the_catalog_is_of_no_account(divmf: Any, tmp_path: Path, seed: int) -> None:
+    lists, items = write_files(tmp_path)
+    pl.DataFrame({"sku": list("abcdefgh"), "seller": list("xxxyyzzw")}).sample(
+        fraction=1, shuffle=True, seed=seed
+    ).write_csv(items)
+    done = divmf("audit", lists, "--catalog", items, "-o", tmp_path / "r.html", "--groups", "seller", "--json")
+    assert done.code == 0
+    # x has 12 of the 15 slots, y 2, z 1, w none; by items they would have 3, 2, 2 and 1 of 8
+    assert done.json["groups"]["most_starved"] == ["z", "w"]
+    assert done.json["groups"]["group_coverage"] == 0.75
+    measured = divmf("evaluate", lists, "--catalog", items, "--test", lists, "--groups", "seller", "--json")
+    assert measured.json["groups"] == done.json["groups"]
+
+
 def test_with_candidates_and_a_test_the_page_says_what_reranking_costs(divmf: Any, tmp_path: Path) -> None:
     lists, items = write_files(tmp_path)
     test = tmp_path / "later.csv"

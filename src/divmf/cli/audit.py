@@ -78,9 +78,9 @@ def audit(
             protect(output.with_suffix("") / f"{name}.{ending}", [lists, catalog, train, test, rules], known)
     replaced = positive_share(replace, "--replace")
     item_ids, titles = read_catalog(catalog)
-    wanted = read_wanted(catalog, item_ids, groups, rules)
     with out.progress(f"reading {lists}", None):
         subject = read_subject(lists, item_ids, k, train, test, (user, item))
+    wanted = read_wanted(catalog, subject.lists.item_ids, groups, rules)
     people = spread_users(subject.shown, subject.shown)
     tried, left_out = try_rerankers(out, subject, people, replaced, budget, seed)
     from divmf.reports.audit_numbers import accuracy
