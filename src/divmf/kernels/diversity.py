@@ -34,6 +34,18 @@ class Block(NamedTuple):
     unreachable: np.float32
 
 
+class Kept(NamedTuple):
+    """What the first pass finds and the second one reads.
+
+    items        (n_users, the larger of both): the items in T or read by Reg_skew, those of both first
+    highest, z   (n_users,): the highest score m of each user, and Σ_j exp(r̂_j − m)
+    """
+
+    items: Array
+    highest: Array
+    z: Array
+
+
 def gradient_of(
     block: Block, width: int, n_skewed: int, eps: float | None, span: RowRange | None = None
 ) -> tuple[float, Array, Array]:
@@ -47,17 +59,16 @@ def gradient_of(
     order, so the number of threads does not change them.
     """
     n_users, n_items = len(block.users), len(block.items)
-    kept = np.empty((n_users, max(width, n_skewed)), dtype=np.int32)
-    highest, z = np.empty((2, n_users), dtype=np.float32)
+    kept = Kept(np.empty((n_users, max(width, n_skewed)), dtype=np.int32), *np.empty((2, n_users), dtype=np.float32))
     user_gradient = np.zeros_like(block.users)
 
     def mass_of(first: int, last: int) -> tuple[float, Array]:
         mass, at_once = np.zeros(n_items), rows_at_once(last - first, n_items)
-        return mass_part(block, width, n_skewed, first, last, at_once, kept, highest, z, mass), mass
+        return mass_part(block, width, n_skewed, first, last, at_once, kept, mass), mass
 
     def share_of(first: int, last: int) -> Array:
         share, at_once = np.zeros_like(block.items_t), rows_at_once(last - first, n_items)
-        gradient_part(block, width, n_skewed, first, last, at_once, kept, highest, z, inverse, user_gradient, share)
+        gradient_part(block, width, n_skewed, first, last, at_once, kept, inverse, user_gradient, share)
         return share
 
     inverse = np.zeros(n_items)
@@ -113,15 +124,13 @@ def _skewness(values: Array) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def mass_part(
-    block: Block, width: int, n_skewed: int, first: int, last: int, at_once: int, kept: Array, highest: Array, z: Array,
-    mass: Array,
-) -> float:  # fmt: skip
+    block: Block, width: int, n_skewed: int, first: int, last: int, at_once: int, kept: Kept, mass: Array
+) -> float:
     """Pass 1 for users first … last−1: Reg_skew of them (NaN where a score is no number), and their share of c.
 
     width         how many of a user's items are in T
     n_skewed      how many of the best scores Reg_skew reads, 0 without it
-    kept          written: the items of either, those of both first.  (n_users, the larger of the two)
-    highest, z    written: the highest score m and Σ_j exp(r̂_j − m) of each user.  (n_users,)
+    kept          written
     mass          added to: c_i = Σ_u t_ui.  (n_items,) float64
     """
     n_items = len(block.items)
@@ -137,12 +146,12 @@ def mass_part(
                 return np.nan
             for position in range(block.offsets[user], block.offsets[user + 1]):
                 row[block.met[position]] = block.unreachable
-            highest[user] = best_of_row(row, min(width, n_skewed), kept[user], scratch)
-            z[user] = _sum_exp(row, highest[user])
-            for item in kept[user, :width]:
-                mass[item] += exp(row[item] - highest[user]) / z[user]
+            kept.highest[user] = best_of_row(row, min(width, n_skewed), kept.items[user], scratch)
+            kept.z[user] = _sum_exp(row, kept.highest[user])
+            for item in kept.items[user, :width]:
+                mass[item] += exp(row[item] - kept.highest[user]) / kept.z[user]
             if n_skewed:
-                total += _skewness(row[kept[user, :n_skewed]])[1]
+                total += _skewness(row[kept.items[user, :n_skewed]])[1]
     return total
 
 
@@ -178,12 +187,12 @@ def _slope(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def gradient_part(
-    block: Block, width: int, n_skewed: int, first: int, last: int, at_once: int, kept: Array, highest: Array, z: Array,
-    inverse: Array, user_gradient: Array, item_gradient: Array,
+    block: Block, width: int, n_skewed: int, first: int, last: int, at_once: int, kept: Kept, inverse: Array,
+    user_gradient: Array, item_gradient: Array,
 ) -> None:  # fmt: skip
     """Pass 2 for users first … last−1: their gradient, and added to item_gradient their share of the items'.
 
-    kept, highest, z    as pass 1 wrote them
+    kept                as pass 1 wrote it
     inverse             1/(c_i + ε), or 0 without Reg_cov.  (n_items,) float64
     item_gradient       transposed, (dim, n_items): so the product is made in half the time
     """
@@ -202,7 +211,9 @@ def gradient_part(
             _add_bias(row, block.bias)
             for item in seen:
                 row[item] = block.unreachable
-            weight[r] = _slope(row, kept[user], width, n_skewed, highest[user], z[user], inverse, spread)
+            weight[r] = _slope(
+                row, kept.items[user], width, n_skewed, kept.highest[user], kept.z[user], inverse, spread
+            )
             for item in seen:  # matters for a user who has seen all of the block's items
                 row[item] = 0
             for d in range(dim):

@@ -3,7 +3,7 @@
 Each function takes a range of users from beginning to end on one thread (see `engine.threads`); float32 throughout.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -17,6 +17,23 @@ LEAST_ROWS, MOST_ROWS = 96, 256  # but with fewer rows at a time, multiplying ta
 LONG = 8  # a row so many times as long as its list is first cut down to what may belong to it
 LOG2_E = np.float32(1.4426950408889634)
 LEAST_POWER = np.float32(-126.0)  # of two, in float32
+
+
+class Weighted(NamedTuple):
+    """Vectors and the weighted interactions that they are to explain.
+
+    users, items           vectors, (n_users, dim) and (n_items, dim); items_t: those of the items transposed
+    bias                   (n_items,)
+    offsets, met, values   the items each user met and their weights, as a CSR matrix
+    """
+
+    users: Array
+    items: Array
+    items_t: Array
+    bias: Array
+    offsets: Array
+    met: Array
+    values: Array
 
 
 def rows_at_once(n_rows: int, n_items: int) -> int:
@@ -72,18 +89,17 @@ def _add_bias(row: Array, bias: Array) -> Any:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def softmax_part(
-    users: Array, items: Array, items_t: Array, bias: Array, offsets: Array, met: Array, values: Array, first: int,
-    last: int, at_once: int, user_gradient: Array, item_gradient_t: Array,
-) -> float:  # fmt: skip
+    data: Weighted, first: int, last: int, at_once: int, user_gradient: Array, item_gradient_t: Array
+) -> float:
     """The softmax loss of users first … last−1, its gradient for them, and added to item_gradient_t that for the items.
 
-    offsets, met, values   the items each user met and their weights, as a CSR matrix
-    at_once                rows of scores held at a time
+    at_once   rows of scores held at a time
 
     With n_u the sum of the weights Y_u,
     ∂/∂r̂_u = n_u·S_u − Y_u = (n_u/z)·(E_u − (z/n_u)·Y_u) with E = exp of the scores and z its sum: what is left of the
     scaling is done on the short vectors, not on the rows.
     """
+    users, items, items_t, bias, offsets, met, values = data
     n_items, dim = items.shape
     block = np.empty((at_once, n_items), dtype=np.float32)
     weight = np.empty(at_once, dtype=np.float32)

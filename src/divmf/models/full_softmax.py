@@ -61,19 +61,17 @@ def by_autograd(model: MF, met: sparse.csr_array) -> float:
 
 def by_kernel(model: MF, met: sparse.csr_array) -> float:
     """As `by_autograd`, compiled for the CPU."""
-    from divmf.kernels.rows import rows_at_once, softmax_part
+    from divmf.kernels.rows import Weighted, rows_at_once, softmax_part
 
     users, items = (np.ascontiguousarray(table.detach().numpy()) for table in (model.users, model.items))
-    items_t, bias, values = np.ascontiguousarray(items.T), model.bias.numpy(), met.data.astype(np.float32)
+    items_t, values = np.ascontiguousarray(items.T), met.data.astype(np.float32)
+    data = Weighted(users, items, items_t, model.bias.numpy(), met.indptr, met.indices, values)
     user_gradient = np.empty_like(users)
 
     def part(first: int, last: int) -> tuple[float, Array]:
         gradient = np.zeros_like(items_t)
         at_once = rows_at_once(last - first, len(items))
-        loss = softmax_part(
-            users, items, items_t, bias, met.indptr, met.indices, values, first, last, at_once, user_gradient, gradient
-        )
-        return loss, gradient
+        return softmax_part(data, first, last, at_once, user_gradient, gradient), gradient
 
     found = in_parts(part, len(users), items.nbytes, comm.row_range(len(users)))
     model.users.grad = torch.from_numpy(user_gradient)

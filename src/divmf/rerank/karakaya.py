@@ -46,18 +46,18 @@ def karakaya(
     is often (`share`), and the order of the users. The DivMF paper gives none of these; it scales scores by min–max.
     Differs: only candidates come in; at T = 1 nothing does, not even ties.
     """
-    from divmf.kernels.rerank_walks import replace_by_walks
+    from divmf.kernels.rerank_walks import Graph, Walks, replace_by_walks
 
     columns = own(candidates, k)
     if threshold < 1:
-        similar, steep = similar_items(aligned_matrix(candidates, train), neighbours)
+        graph = Graph(*similar_items(aligned_matrix(candidates, train), neighbours))
         rng = np.random.default_rng(seed)
         often = share * len(candidates) * k / candidates.n_items
-        r = unit_scores(candidates, lowest_of(candidates, scale, lowest))
+        predicted = unit_scores(candidates, lowest_of(candidates, scale, lowest))
         counts = own_counts(candidates, k)
         replace_by_walks(
-            rng.permutation(len(candidates)), candidates.items, r, columns, counts, similar, steep, often, threshold,
-            walks, steps, rng,
+            rng.permutation(len(candidates)), candidates.items, predicted, columns, counts, graph,
+            Walks(often, threshold, walks, steps), rng,
         )  # fmt: skip
     return lists(candidates, columns, order)
 
