@@ -144,14 +144,16 @@ def optimum(market: Market, scores: Array, rho: float, k: int) -> float:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("width", [3, 64])
-def test_the_certificate_is_at_least_the_distance_from_the_optimum(seed: int, width: int) -> None:
+@pytest.mark.parametrize("from_nearby", [False, True])
+def test_the_certificate_is_at_least_the_distance_from_the_optimum(seed: int, width: int, from_nearby: bool) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(6, 8)) + 2 * rng.normal(size=8)
     market = market_of(scores, 2, width=width)
-    lists = market.own[1]["all"]
+    lists, nearby = market.own[1]["all"], None
     for rho in (0.05, 0.3, 1.0, 5.0):
         found = solve(market, rho, lists)
-        lists, certificate = found.lists["all"], certify(market, found)
+        lists, certificate = found.lists["all"], certify(market, found, nearby if from_nearby else None)
+        nearby = certificate.discount
         value = worth(market, scores, rho, lists.items)
         gained = value - worth(market, scores, rho, market.own[1]["all"].items)
         best = optimum(market, scores, rho, 2)
@@ -247,11 +249,14 @@ def test_the_certificate_of_a_market_of_hundreds_is_tight() -> None:
     rng = np.random.default_rng(1)
     scores = rng.normal(size=(500, 150)) + 1.5 * rng.normal(size=150)
     market = market_of(scores, 5, width=16)
-    lists = market.own[1]["all"]
+    lists, nearby = market.own[1]["all"], None
     for rho in (1.0, 2.0, 4.0):
         found = solve(market, rho, lists)
         lists = found.lists["all"]
         assert certify(market, found).gap <= 0.02
+        certificate = certify(market, found, nearby)
+        assert certificate.gap <= 0.02
+        nearby = certificate.discount
 
 
 def test_the_objective_rises_with_every_turn() -> None:
@@ -445,7 +450,7 @@ def test_a_point_made_again_is_the_same(run: Run, split: Split) -> None:
     there = run.chosen(point)
     assert there is not None
     assert all(np.array_equal(found.lists[kind].items, there.lists[kind]) for kind in KINDS)
-    assert certify(again.market, found).gap == point.gap
+    assert certify(again.market, found, kept.discount).gap == point.gap
 
 
 def test_threads_give_the_same_candidates(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from divmf.kernels.bound import BINS, balances, offered
 from divmf.kernels.market import ONE, Terms, keep_highest
 from divmf.kernels.response import candidates
 from divmf.market.bonus import Bonus
-from divmf.market.certificate import balanced, certify
+from divmf.market.certificate import balanced, beginning, certify
 from divmf.market.chosen import Chosen
 from divmf.market.columns import KINDS, Finder, GivenLists, Held, no_counts
 from divmf.market.entering import least_discounts, with_new
@@ -98,16 +98,32 @@ def test_short_lists_stay_where_there_is_nothing_else() -> None:
         assert (lists.items >= 0).sum(axis=1).tolist() == [1, 2, 0, 3]
 
 
-def test_a_certificate_takes_five_looks_at_least_and_twelve_at_most() -> None:
+@pytest.mark.parametrize(("nearby", "least", "most"), [(None, 5, 12), (np.full(8, 0.5), 2, 5)])
+def test_a_certificate_takes_so_many_looks_at_least_and_at_most(nearby: Any, least: int, most: int) -> None:
     for scores, rho, looks in (
-        (np.eye(6), 1e-3, {5}),
-        (np.random.default_rng(1).normal(size=(6, 8)), 1.0, range(5, 13)),
+        (np.eye(8), 1e-3, {least}),
+        (np.random.default_rng(1).normal(size=(6, 8)), 1.0, range(least, most + 1)),
     ):
         market = market_of(scores, 2)
         found, calls, demand = solve(market, rho, market.own[1]["all"]), [], market.finder.demand
         market.finder.demand = lambda *args, demand=demand, calls=calls: calls.append(args) or demand(*args)  # type: ignore[method-assign]
-        certify(market, found)
+        certify(market, found, nearby)
         assert len(calls) in looks
+
+
+def test_a_certificate_begins_as_near_to_known_discounts_as_the_exposure_allows() -> None:
+    market = market_of(np.zeros((4, 4)), 2)
+    table = market.bonus.table
+    lists = Lists(np.full((4, 2), -1, dtype=np.int32), np.array([0, 2 * ONE, 2 * ONE, 2 * ONE]))
+    between = (table[1] + table[2]) / 2
+    known = 0.5 * np.array([table[0] + 1, table[1] + 1, table[2] - 1, between])
+    discount, radius = beginning(market, 0.5, lists, 0.1, known)
+    assert discount == pytest.approx(0.5 * np.array([table[0] + 1, table[1], table[2], between]))
+    span = 0.1 * 0.5 * (table[1] - table[2])
+    assert radius == pytest.approx(np.array([0.3, *3 * [min(max(span, 0.008), 0.3)]]))
+    discount, radius = beginning(market, 0.5, lists, 0.1, None)
+    assert discount == pytest.approx(0.5 * table[[0, 2, 2, 2]])
+    assert radius == pytest.approx(np.full(4, 0.008))
 
 
 # ---- candidates

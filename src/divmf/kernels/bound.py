@@ -15,6 +15,7 @@ from divmf.kernels.market import NEVER, ONE, Columns, Terms, Wanted, keep_highes
 
 ROUNDING = 1e-6  # scores are float32: what misses a threshold by no more than this fraction may reach it
 HALVINGS = 24  # of a bin
+EIGHT = 8  # marks in a number
 BINS = 12  # of thresholds, from a discount less its radius to the discount and its radius
 
 
@@ -47,15 +48,17 @@ def _find_least(
 
 
 @njit(cache=True, nogil=True)
-def _keep(size: int, items: Array, values: Array, terms: Terms, reach: Array, least: Array) -> int:
-    """Keep, of these items, those that reach the least of a slot; how many they are."""
+def _keep(size: int, items: Array, values: Array, terms: Terms, discount: Array, least: Array) -> int:
+    """Put first, of these items, those that reach the least of a slot; how many they are."""
     kept = 0
     for candidate in range(size):
         item, value, enough = items[candidate], values[candidate], False
         for r in range(len(least)):
-            enough |= terms.slots[r] * value + terms.exposure[r] / ONE * reach[item] >= least[r]
-        items[kept], values[kept] = item, value
-        kept += enough
+            enough |= terms.slots[r] * value + terms.exposure[r] / ONE * discount[item] >= least[r]
+        if enough:
+            items[candidate], values[candidate] = items[kept], values[kept]
+            items[kept], values[kept] = item, value
+            kept += 1
     return kept
 
 
@@ -89,36 +92,72 @@ def _forward(
 
 
 @njit(cache=True, nogil=True)
+def _count(threshold: float, item: int, exposure: int, discount: Array, radius: Array, counts: Array) -> None:
+    """Count a user's threshold for an item in its bin, if it is not beyond."""
+    position = (threshold - discount[item] + radius[item]) / (2 * radius[item])
+    if position < 1:
+        counts[item, 0 if position < 0 else 1 + int(position * BINS)] += exposure
+
+
+@njit(cache=True, nogil=True)
 def _demand(
     size: int, items: Array, values: Array, terms: Terms, discount: Array, radius: Array, outside: Array, best: Array,
-    counts: Array,
+    behind: Array, counts: Array,
 ) -> Any:  # fmt: skip
     """What the best list of these items, in order of value, is worth; the user's thresholds are counted.
 
     With the items before it in the first r slots and those behind it in the slots after the next, the threshold of an
     item is the least discount at which it makes up for what it takes the place of in slot r.
+    behind   behind[n, r] becomes the most that the slots from r on can hold of the items from the n-th on
     """
     k = len(terms.slots)
     length = min(k, size)
     _forward(size, items, values, terms, discount, outside, best)
-    behind = np.full(k + 1, NEVER)  # the most that the slots from r on can hold of what follows
-    behind[length] = 0.0
+    behind[size] = NEVER
+    behind[size, length] = 0.0
     for candidate in range(size - 1, -1, -1):
         item, value, without = items[candidate], values[candidate], NEVER
+        behind[candidate] = behind[candidate + 1]
         for r in range(length + 1):
-            without = max(without, best[candidate, r] + behind[r])
+            without = max(without, best[candidate, r] + behind[candidate + 1, r])
         least, slot = np.inf, 0
         for r in range(length):
             share = terms.exposure[r] / ONE
-            filled = terms.slots[r] * value + behind[r + 1]
+            filled = terms.slots[r] * value + behind[candidate + 1, r + 1]
             threshold = (without - best[candidate, r] - filled) / share
             if threshold < least:
                 least, slot = threshold, r
-            behind[r] = max(behind[r], filled + share * discount[item])
-        position = (least - discount[item] + radius[item]) / (2 * radius[item])
-        if position < 1:
-            counts[item, 0 if position < 0 else 1 + int(position * BINS)] += terms.exposure[slot]
+            behind[candidate, r] = max(behind[candidate, r], filled + share * discount[item])
+        _count(least, item, terms.exposure[slot], discount, radius, counts)
     return best[size, length]
+
+
+@njit(cache=True, nogil=True)
+def _demand_beyond(
+    size: int, values: Array, others: Array, worth_of_others: Array, terms: Terms, discount: Array, radius: Array,
+    best: Array, behind: Array, counts: Array,
+) -> None:  # fmt: skip
+    """Count the user's thresholds for other items, which have no part in what any list of `_demand` is worth.
+
+    values   of the items of `_demand`; others, worth_of_others: these items, and their values
+    """
+    length = min(len(terms.slots), size)
+    for number in range(len(others)):
+        item, value = others[number], worth_of_others[number]
+        at, end = 0, size  # to where it would stand
+        while at < end:
+            middle = (at + end) >> 1
+            if values[middle] >= value:
+                at = middle + 1
+            else:
+                end = middle
+        least, slot = np.inf, 0
+        for r in range(length):
+            filled = terms.slots[r] * value + behind[at, r + 1]
+            threshold = (best[size, length] - best[at, r] - filled) / (terms.exposure[r] / ONE)
+            if threshold < least:
+                least, slot = threshold, r
+        _count(least, item, terms.exposure[slot], discount, radius, counts)
 
 
 @njit(cache=True, nogil=True)
@@ -128,18 +167,33 @@ def demand_part(
     """What the best lists of users first … last−1 are worth, of their candidates alone; see `demand_of_rows`."""
     total, k = 0.0, len(terms.slots)
     width = widest(columns, first, last)
-    items, values, best = np.empty(width, dtype=np.int32), np.empty(width), np.empty((width + 1, k + 1))
-    outside = np.full(k, NEVER)
+    items, values = np.empty(width, dtype=np.int32), np.empty(width)
+    best, behind, outside = np.empty((width + 1, k + 1)), np.empty((width + 1, k + 1)), np.full(k, NEVER)
     for user in range(first, last):
         size = _candidates(columns, user, kind, items, values)
-        total += _demand(size, items, values, terms, discount, radius, outside, best, counts)
+        total += _demand(size, items, values, terms, discount, radius, outside, best, behind, counts)
     return total
+
+
+@njit(cache=True, nogil=True)
+def _gather(row: Array, weight: Any, marks: Array, items: Array, values: Array) -> int:
+    """The marked items that may be listed, and what each is worth to a user; how many they are.
+
+    marks   (a multiple of EIGHT,): most are not set, and eight of them are one number
+    """
+    size, eights = 0, marks.view(np.uint64)
+    for eight in range(len(eights)):
+        if eights[eight]:
+            for j in range(EIGHT * eight, min(EIGHT * (eight + 1), len(row))):
+                items[size], values[size] = j, weight * row[j]
+                size += marks[j] and row[j] > NEVER
+    return size
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def demand_of_rows(
-    block: Array, first: int, kind: int, wanted: Wanted, columns: Columns, terms: Terms, discount: Array,
-    radius: Array, counts: Array,
+    block: Array, first: int, kind: int, wanted: Wanted, held_values: Array, columns: Columns, terms: Terms,
+    discount: Array, radius: Array, counts: Array,
 ) -> float:  # fmt: skip
     """What the best lists of users first, first + 1, … are together worth at these discounts, of all items there are.
 
@@ -147,42 +201,44 @@ def demand_of_rows(
     a pass over the row for each slot finds those that the user's candidates leave, or would with the radius on top, or
     without one of the others.
     Where slots expose alike, a list so changed is worth no less in order of value; else the slot alone is.
+    block, held_values   see `divmf.kernels.market.close_rows`
     radius   (n_items,): how far around its discount the thresholds of an item are told apart
     counts   (n_items, 1 + BINS) int64: the exposure of an item to users with a threshold below discount − radius, and
              in bins from there to discount + radius; added to
     """
     n_items, k, total = block.shape[1], len(terms.slots), 0.0
-    marks, reach = np.empty(n_items, dtype=np.bool_), (discount + radius).astype(np.float32)
-    items, values = np.empty(n_items, dtype=np.int32), np.empty(n_items, dtype=np.float32)
-    held, highest, least = np.empty(n_items, dtype=np.float32), np.empty(k + 1), np.empty(k)
-    best, largest = np.empty((n_items + 1, k + 1)), max(0.0, discount.max())
+    marks = np.empty(-(-n_items // EIGHT) * EIGHT, dtype=np.bool_)
+    reach = (discount + radius).astype(np.float32)
+    items, values = np.empty(2 * n_items, dtype=np.int32), np.empty(2 * n_items, dtype=np.float32)
+    highest, least = np.empty(k + 1), np.empty(k)
+    best, behind = np.empty((n_items + 1, k + 1)), np.empty((n_items + 1, k + 1))
+    largest = max(0.0, discount.max())
     outside, flat = np.full(k, NEVER), terms.exposure[0] == terms.exposure[k - 1]
     for n in range(len(block)):
         row, user = block[n], first + n
-        begin, end = wanted.held_offsets[user], wanted.held_offsets[user + 1]
-        for position in range(begin, end):
-            held[position - begin] = row[wanted.held[position]]
-        for position in range(wanted.offsets[user], wanted.offsets[user + 1]):
-            row[wanted.seen[position]] = NEVER
-        for position in range(begin, end):
-            if wanted.held_opens[position] & kind:
-                row[wanted.held[position]] = held[position - begin]
+        weight = wanted.weights[user]
         size = _candidates(columns, user, kind, items, values)
         _find_least(size, items, values, terms, discount, largest, highest, least)
         marks[:] = False
         for r in range(k):
-            weight, share = np.float32(terms.slots[r] * wanted.weights[user]), np.float32(terms.exposure[r] / ONE)
-            _mark(row, weight, reach, share, np.float32(least[r]), marks)
-        size = 0
-        for j in range(n_items):
-            items[size], values[size] = j, wanted.weights[user] * row[j]
-            size += marks[j] and row[j] > NEVER
+            counted, share = np.float32(terms.slots[r] * weight), np.float32(terms.exposure[r] / ONE)
+            _mark(row, counted, reach, share, np.float32(least[r]), marks)
+        size = _gather(row, weight, marks, items, values)
+        for position in range(wanted.held_offsets[user], wanted.held_offsets[user + 1]):
+            if wanted.held_opens[position] & kind:
+                items[size], values[size] = wanted.held[position], weight * held_values[position]
+                size += 1
         _find_least(size, items, values, terms, discount, largest, highest, least)
-        size = _keep(size, items, values, terms, reach, least)
+        reached = _keep(size, items, values, terms, reach, least)
+        size = _keep(reached, items, values, terms, discount, least)
         if not flat:
             outside[:] = least
         order = np.argsort(-values[:size])
-        total += _demand(size, items[order], values[order], terms, discount, radius, outside, best, counts)
+        own, own_values = items[order], values[order]
+        total += _demand(size, own, own_values, terms, discount, radius, outside, best, behind, counts)
+        _demand_beyond(
+            size, own_values, items[size:reached], values[size:reached], terms, discount, radius, best, behind, counts
+        )
     return total
 
 

@@ -283,13 +283,30 @@ def _key(value: Any, item: int, opens: int) -> Any:
     return (-rank << 32) | (np.int64(item) << OPEN_BITS) | opens
 
 
+@njit(cache=True, nogil=True)
+def close_rows(block: Array, first: int, wanted: Wanted, held_values: Array) -> None:
+    """In the rows of users first, first + 1, …: −inf for what is not looked for; what is held is written down first.
+
+    held_values   the scores of `Wanted.held`
+    """
+    for r in range(len(block)):
+        row, user = block[r], first + r
+        for position in range(wanted.held_offsets[user], wanted.held_offsets[user + 1]):
+            held_values[position] = row[wanted.held[position]]
+        for position in range(wanted.offsets[user], wanted.offsets[user + 1]):
+            row[wanted.seen[position]] = NEVER
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def find_rows(block: Array, first: int, wanted: Wanted, by_value: Array, kept: Array, columns: Columns) -> None:
+def find_rows(
+    block: Array, first: int, wanted: Wanted, held_values: Array, by_value: Array, kept: Array, columns: Columns
+) -> None:
     """The candidates of users first, first + 1, … from their rows of scores, into `columns` from their starts on.
 
     They are the best by value, and the best by value plus discount, of the items that may stand in every list. A held
     item is a candidate of the lists it may stand in, if it is as good as one of those: which items are held must not
     make them candidates. Those of the present lists stay candidates.
+    block, held_values   see `close_rows`
     by_value   (n_users, width): the best by value, found now where a row begins with −2
     kept       (n_users, k): the present lists of the first kind, −1 for none
     """
@@ -300,22 +317,15 @@ def find_rows(block: Array, first: int, wanted: Wanted, by_value: Array, kept: A
     for r in range(len(block)):
         most = max(most, wanted.held_offsets[first + r + 1] - wanted.held_offsets[first + r])
     keys = np.empty(2 * width + kept.shape[1] + most, dtype=np.int64)
-    held_values = np.empty(most, dtype=np.float32)
     for r in range(len(block)):
         row, user, size = block[r], first + r, 0
         weight = wanted.weights[user]
-        begin, end = wanted.held_offsets[user], wanted.held_offsets[user + 1]
-        for position in range(begin, end):
-            held_values[position - begin] = row[wanted.held[position]]
-        n_open = n_items
-        for position in range(wanted.offsets[user], wanted.offsets[user + 1]):
-            row[wanted.seen[position]] = NEVER
-            n_open -= 1
         for slot in range(kept.shape[1]):
             item = kept[user, slot]
             if item >= 0 and row[item] > NEVER:
                 keys[size] = _key(weight * row[item], item, ALL_OPEN)
                 size += 1
+        n_open = n_items - (wanted.offsets[user + 1] - wanted.offsets[user])
         n = min(width, n_open)
         lowest, least = np.float32(np.inf), np.float32(np.inf)
         if n:
@@ -332,8 +342,8 @@ def find_rows(block: Array, first: int, wanted: Wanted, by_value: Array, kept: A
                 size += 2
         if n_open <= n:
             lowest, least = np.float32(NEVER), np.float32(NEVER)
-        for position in range(begin, end):
-            item, value = wanted.held[position], held_values[position - begin]
+        for position in range(wanted.held_offsets[user], wanted.held_offsets[user + 1]):
+            item, value = wanted.held[position], held_values[position]
             if value >= lowest or weight * value + wanted.discount[item] >= least or item in kept[user]:
                 keys[size] = _key(weight * value, item, wanted.held_opens[position])
                 size += 1

@@ -17,14 +17,17 @@ from divmf.engine import comm
 from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.kernels.bound import balances
-from divmf.kernels.market import ONE, Columns, answer_part
+from divmf.kernels.market import ONE, ONE_BITS, Columns, answer_part
 from divmf.market.columns import no_counts
-from divmf.market.solve import Market, Solution
+from divmf.market.solve import Lists, Market, Solution
 
-LEAST, LOOKS = 5, 12  # looks at all items: at the least, for the discounts serve later lists as well; at the most
+# looks at all items: at the least, for the discounts serve later lists as well, and at the most; from a ρ nearby, fewer
+LEAST, LOOKS = 5, 12
+LEAST_NEARBY, LOOKS_NEARBY = 2, 5
 TIGHT, STALLED = 0.02, 0.97  # a gap small enough, and one that hardly falls from one look to the next
 PART_WAY = 0.8  # of the way to where demand meets what is offered: neighbours move too
 RADIUS, LEAST_RADIUS, LARGEST_RADIUS = 0.08, 0.01, 3.0  # how far around a discount demand is looked at; the first
+OF_SPAN, MOST_SPAN = 0.1, 10.0  # the first radius as a share of what the exposure of an item leaves open, ρ at the most
 ROOM, WIDER = 1.5, 2.0  # the next radius: in units of the way to the balance; where it lies beyond, of the last
 
 
@@ -39,26 +42,47 @@ class Certificate(NamedTuple):
     gap: float
 
 
-def certify(market: Market, found: Solution) -> Certificate:
-    """Discounts that bound the objective of the first kind of lists tightly, and the bound."""
+def certify(market: Market, found: Solution, nearby: Array | None = None) -> Certificate:
+    """Discounts that bound the objective of the first kind of lists tightly, and the bound.
+
+    nearby   (n_items,): the discounts of a certificate for a ρ nearby, if there is one, to begin from
+    """
     (bit, first), *_ = market.bits
     lists, rho = found.lists[first], found.rho
     value = market.value(found.columns, rho, lists)
     own_columns, own = market.own
     gained = value - market.value(own_columns, rho, own[first])
-    discount = best = market.left_to_earn(rho, lists)
     unit = min(rho, market.spread) or 1.0  # of the radii
-    radius, lowest, gap = np.full(len(discount), RADIUS * unit), np.inf, 0.0
-    for look in range(1, LOOKS + 1):
+    discount, radius = beginning(market, rho, lists, unit, nearby)
+    best, lowest, gap = discount, np.inf, 0.0
+    least, most = (LEAST, LOOKS) if nearby is None else (LEAST_NEARBY, LOOKS_NEARBY)
+    for look in range(1, most + 1):
         worth, counts = demand_at(market, found.columns, bit, rho, discount, radius)
         bound = total_of(worth, surplus(market, rho, discount))
         if bound < lowest:
             best, lowest = discount, bound
         before, gap = gap, max(0.0, lowest - value) / gained if gained > 0 else 0.0
-        if look >= LEAST and (gap <= TIGHT or gap > STALLED * before):
+        if look == most or (look >= least and (gap <= TIGHT or gap > STALLED * before)):
             break
         discount, radius = balanced(market, rho, discount, radius, counts, unit)
     return Certificate(best, gap)
+
+
+def beginning(market: Market, rho: float, lists: Lists, unit: float, nearby: Array | None) -> tuple[Array, Array]:
+    """Discounts to begin from, and how far around them to look first: without others, what one more showing earns.
+
+    An item that is shown x times earns its discount by the last of these showings, and not by one more. Where x is
+    small, the two are far apart, and what users would have to lose decides where the discount lies; that hardly changes
+    from one ρ to the next, so it is as near to the discount there as the exposure allows.
+    """
+    one_more = market.left_to_earn(rho, lists)
+    if nearby is None:
+        return one_more, np.full(len(one_more), RADIUS * unit)
+    last = rho * market.bonus.table[np.maximum(lists.exposed - 1, 0) >> ONE_BITS]
+    last = np.where(lists.exposed > 0, last, np.inf)
+    span = np.minimum(last - one_more, MOST_SPAN * rho)
+    radius = np.clip(OF_SPAN * span, RADIUS * unit, LARGEST_RADIUS * unit)
+    return np.clip(nearby.astype(np.float64), one_more, last), radius
 
 
 def demand_at(

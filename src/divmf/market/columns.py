@@ -18,7 +18,7 @@ from divmf.engine.arrays import Array
 from divmf.engine.threads import in_parts
 from divmf.kernels.bound import BINS, demand_of_rows, demand_part
 from divmf.kernels.join import join
-from divmf.kernels.market import Columns, Terms, Wanted, find_rows
+from divmf.kernels.market import Columns, Terms, Wanted, close_rows, find_rows
 from divmf.kernels.rows import rows_at_once
 from divmf.models.scorer import Factors, Scorer
 
@@ -97,7 +97,8 @@ class Finder:
         self.width = min(width, scorer.n_items)
         self.by_value = np.full((scorer.n_users, self.width), -2, dtype=np.int32)
         n_scores = scorer.n_users * scorer.n_items
-        self.kept: Array | None = None  # all scores, where they are not many and take longer to make than to keep
+        self.held_values = np.empty(len(held.items), dtype=np.float32)
+        self.kept: Array | None = None  # all rows, closed, where they are not many and take longer to make than to keep
         if not isinstance(scorer, Factors) and n_scores <= MOST_KEPT:
             self.kept = np.empty((scorer.n_users, scorer.n_items), dtype=np.float32)
         self.found = False
@@ -122,7 +123,8 @@ class Finder:
 
         def part(first: int, last: int) -> None:
             for start, end in self.ranges(first, last):
-                find_rows(self.block(start, end), start, wanted, self.by_value, kept, columns)
+                block = self.block(start, end, wanted)
+                find_rows(block, start, wanted, self.held_values, self.by_value, kept, columns)
 
         in_parts(part, n_users, span=comm.row_range(n_users))
         self.found = True
@@ -135,8 +137,9 @@ class Finder:
         def part(first: int, last: int) -> Demand:
             counts, worth = no_counts(self.n_items), 0.0
             for start, end in self.ranges(first, last):
+                block = self.block(start, end, wanted)
                 worth += demand_of_rows(
-                    self.block(start, end), start, kind, wanted, columns, terms, discount, radius, counts
+                    block, start, kind, wanted, self.held_values, columns, terms, discount, radius, counts
                 )
             return Demand(worth, counts)
 
@@ -146,13 +149,15 @@ class Finder:
         """Users first … last−1, a few at a time."""
         return pairwise([*range(first, last, rows_at_once(last - first, self.scorer.n_items)), last])
 
-    def block(self, first: int, last: int) -> Array:
-        """The scores of users first … last−1, in memory that may be written to."""
-        if self.kept is None:
-            return self.scorer.scores(np.arange(first, last))
-        if not self.found:
-            self.kept[first:last] = self.scorer.scores(np.arange(first, last))
-        return self.kept[first:last].copy()
+    def block(self, first: int, last: int, wanted: Wanted) -> Array:
+        """The scores of users first … last−1, −inf for what they have met (`close_rows`)."""
+        if self.kept is not None and self.found:
+            return self.kept[first:last]
+        rows = self.scorer.scores(np.arange(first, last))
+        close_rows(rows, first, wanted, self.held_values)
+        if self.kept is not None:
+            self.kept[first:last] = rows
+        return rows
 
 
 class GivenLists:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from divmf.engine.arrays import Array
-from divmf.kernels.market import ONE, ONE_BITS, Columns, Terms, Wanted, find_rows, take_turns
+from divmf.kernels.market import ONE, ONE_BITS, Columns, Terms, Wanted, close_rows, find_rows, take_turns
 from divmf.kernels.rules import take_ruled_turns
 from divmf.kernels.totals import Ruled
 from divmf.market.bound import MANY
@@ -20,6 +20,7 @@ from divmf.market.values import slot_weights
 NOBODY = np.zeros(2, dtype=np.int64)
 NO_ITEMS = np.zeros(0, dtype=np.int32)
 NO_OPENS = np.zeros(0, dtype=np.int64)
+NO_SCORES = np.zeros(0, dtype=np.float32)
 KIND = 1
 
 
@@ -84,7 +85,8 @@ def candidates(scores: Array, weight: float, out: Array, discount: Array, width:
         np.empty(size, dtype=np.float32), np.empty(size, dtype=np.uint8),
     )  # fmt: skip
     nothing = np.empty((1, 0), dtype=np.int32)
-    find_rows(scores, 0, wanted, by_value, nothing, columns)
+    close_rows(scores, 0, wanted, NO_SCORES)
+    find_rows(scores, 0, wanted, NO_SCORES, by_value, nothing, columns)
     return columns
 
 

@@ -136,7 +136,7 @@ class Exchange:
         with self.clock.phase("market"):
             kept = self.run.chosen(before, comm.row_range(self.split.n_users))
             start = self.market.own[1]["valid"] if kept is None else self.market.lists(kept.lists["valid"])
-            chosen, gap = self.solved(rho, start)
+            chosen, gap = self.solved(rho, start, None if kept is None else kept.discount)
         seconds = time.perf_counter() - began
         with self.clock.phase("validation metrics"):
             valid, test = self.measures(chosen.lists)
@@ -150,12 +150,15 @@ class Exchange:
         )  # fmt: skip
         return point
 
-    def solved(self, rho: float, start: Lists) -> tuple[Chosen, float]:
-        """The lists for ρ, and how far they may be from the best; what rules ask for and do not get is said."""
+    def solved(self, rho: float, start: Lists, nearby: Array | None = None) -> tuple[Chosen, float]:
+        """The lists for ρ, and how far they may be from the best; what rules ask for and do not get is said.
+
+        start, nearby   lists for a ρ nearby, and the discounts at which they were certified, if they were
+        """
         if self.ruled is None:
             found = solve(self.market, rho, start)
             with self.clock.phase("certificate"):
-                certificate = certify(self.market, found)
+                certificate = certify(self.market, found, nearby)
             return Chosen(
                 certificate.discount, {kind: lists.items for kind, lists in found.lists.items()}
             ), certificate.gap
