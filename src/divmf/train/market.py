@@ -183,6 +183,8 @@ def measure_lists(items: Array, split: Split, part: Interactions) -> Measures:
 
 
 FINEST = 0.02  # how close neighbouring ρ may come, as a share of the larger one
+CLOSE = 0.02  # how far a point may be from where the criterion changes, as a share of its value
+MIDDLE = 0.75  # how much of the way between two ρ the next may lie from either, at the most
 
 
 def refine(
@@ -206,11 +208,15 @@ def refine(
 
 
 def rho_between(curve: Curve, name: str, value: float) -> float | None:
-    """The middle of the two neighbouring ρ where the criterion changes; none where it does not, or they are close.
+    """A ρ between the two neighbouring ones where the criterion changes: where a straight line meets it.
 
+    None where it does not change, where the two are close, or where the point that will be chosen is close to it.
     Losses are noisy, so the last change counts: as in `Curve.choose`, the most diverse point that keeps enough.
     """
     base = curve.base.valid["ndcg"]
+
+    def of(point: Point) -> float:
+        return 1 - point.valid["ndcg"] / base if name == "ndcg_drop" and base else point.valid.get(name, 0.0)
 
     def holds(point: Point) -> bool:
         if name == "ndcg_drop":
@@ -220,5 +226,10 @@ def rho_between(curve: Curve, name: str, value: float) -> float | None:
     changes = [(one, other) for one, other in pairwise(curve.operating) if holds(one) and not holds(other)]
     if not changes:
         return None
-    low, high, first = (point.knob or 0.0 for point in (*changes[-1], curve.of_epoch(1)))
-    return (low + high) / 2 if high - low > FINEST * max(high, first) else None
+    one, other = changes[-1]
+    low, high, first = (point.knob or 0.0 for point in (one, other, curve.of_epoch(1)))
+    met = abs(of(one if name == "ndcg_drop" else other) - value) <= CLOSE * value
+    if high - low <= FINEST * max(high, first) or (value and met):
+        return None
+    share = (value - of(one)) / (of(other) - of(one))
+    return low + (high - low) * min(max(share, 1 - MIDDLE), MIDDLE)
