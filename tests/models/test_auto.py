@@ -115,6 +115,33 @@ def test_one_kind_alone_has_its_settings_chosen(split: Split) -> None:
     )  # fmt: skip
 
 
+def test_lambda_of_ease_is_looked_for_on_the_items_that_hold_most_interactions(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = choose(split, 5, 120.0, ["ease"])
+    monkeypatch.setattr(searches, "QUICK", 0.0)
+    monkeypatch.setattr(searches, "HEAD", 0.6)
+    head, popularity = searches.head_of(split.train.weighted), split.train.popularity
+    assert popularity[head].sum() >= 0.6 * popularity.sum() > np.sort(popularity[head])[1:].sum()
+    assert popularity[head].min() >= np.delete(popularity, head).max()
+    (only,) = choose(split, 5, 120.0, ["ease"]).tried
+    own = valid_ndcg(ease.ease(split.train.matrix, only.settings["l2"]), split, 5)
+    assert only.ndcg == pytest.approx(own.mean(), rel=1e-9)
+    assert only.ndcg >= 0.95 * max(trial.ndcg for trial in whole.tried)
+
+
+def test_validation_ndcg_of_a_scorer_of_a_part_of_the_catalog_is_that_of_one_that_never_lists_the_others(
+    split: Split,
+) -> None:
+    factors, part = random_factors(split), np.array([3, 5, 8, 40, 41, 90, 100])
+    users, items = factors.users, factors.items_t.T
+    bias = np.where(np.isin(np.arange(split.n_items), part), 0.0, -1e6)
+    few = Factors.from_arrays(users, items[part])
+    found = valid_ndcg(few, split, 3, part)
+    assert found == pytest.approx(valid_ndcg(Factors.from_arrays(users, items, bias), split, 3))
+    assert found.mean() > 0
+
+
 def test_of_models_as_good_as_the_best_the_smallest_wins(split: Split) -> None:
     bench = Bench(split, 5, 0)
     small, large = random_factors(split, 3), random_factors(split, 3)

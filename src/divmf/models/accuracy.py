@@ -15,12 +15,19 @@ from divmf.ranking.retrieval import blocks, recommend
 from divmf.ranking.select import fill_seen, top
 
 
-def valid_ndcg(scorer: Scorer, split: Split, k: int) -> Array:
-    """Validation nDCG@k of each user who has anything held out, train left out of the lists.  (such users,)"""
-    held_out = split.valid.matrix
+def valid_ndcg(scorer: Scorer, split: Split, k: int, catalog: Array | None = None) -> Array:
+    """Validation nDCG@k of each user who has anything held out, train left out of the lists.  (such users,)
+
+    catalog: the items that the scorer knows, by number, where it does not know all of them
+    """
+    held_out, seen = split.valid.matrix, split.train.matrix
     held = np.diff(held_out.indptr)
     users = np.flatnonzero(held)
-    items = best_items(scorer, split.train.matrix, k, users)
+    if catalog is None:
+        items = best_items(scorer, seen, k, users)
+    else:
+        positions = best_items(scorer, seen[:, catalog], k, users)
+        items = np.where(positions >= 0, catalog[positions], -1).astype(np.int32)
     return ndcg(found_in(held_out[users], items, k), held[users])
 
 

@@ -37,8 +37,10 @@ from divmf.models.softmax import STEPS, softmax
 log = logging.getLogger(__name__)
 
 BEHIND = 2.58  # standard errors of the users' difference by which a search must be behind to be dropped
-# of the nDCG: what a search may still gain after its first stage, the walk of 32 dimensions or a single trial
-HOPE = {"ials": 0.1, "ease": 0.05, "softmax": 0.012}
+# of the nDCG: what a search may still gain, by the stage that it would begin: iALS after a single trial and after the
+# walk of 32 dimensions, the others after a single trial
+HOPE = {"ials": {1: 0.2, 2: 0.1}, "ease": {1: 0.05}, "softmax": {1: 0.012}}
+NO_HOPE = {1: 0.0}
 LIKELY = 1.64  # standard errors by which a search without hope must be behind to be dropped
 PATIENCE = 4.0  # times the usual budget that may pass by the clock, on a slow or busy machine
 
@@ -165,9 +167,10 @@ def clearly_behind(bench: Bench, live: Mapping[str, Next]) -> list[str]:
     worse = ranked[(len(ranked) + 1) // 2 :] if len(ranked) > 1 else ranked
     if best is None:
         return []
-    early = {name for name in ranked if live[name].stage <= 1}
-    hopeless = {name for name in early if bench.best[name].trial.ndcg < (1 - HOPE.get(name, 0.0)) * best.trial.ndcg}
-    enough = dict.fromkeys(set(worse) - early, BEHIND) | dict.fromkeys(hopeless, LIKELY)
+    hopes = {name: HOPE.get(name, NO_HOPE).get(live[name].stage) for name in ranked}
+    early = {name: hope for name, hope in hopes.items() if hope is not None}
+    hopeless = {name for name, hope in early.items() if bench.best[name].trial.ndcg < (1 - hope) * best.trial.ndcg}
+    enough = dict.fromkeys(set(worse) - set(early), BEHIND) | dict.fromkeys(hopeless, LIKELY)
     return [name for name in ranked if name in enough and lead(best.users, bench.best[name].users) > enough[name]]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 from scipy import sparse
 
 from divmf.data.split import Split
@@ -33,6 +34,10 @@ DIMS = (32, 64, 128, 256, 512)
 IALS_EPOCHS, WARM_EPOCHS = 8, 4  # of a trial from chance, and of one from the vectors of the best trial so far
 SOFTMAX_DIMS = (64, 128)
 IALS_START = (0.1, 0.01)  # weight of what was not met, and λ
+QUICK = 0.1  # counted seconds of a trial that is made without asking whether it can still win
+HEAD = 0.8  # of the interactions: the items that hold so many of them are enough to choose λ of EASE
+SMALL_PART = 0.65  # of the items: as long as these are no more than so many of all
+USUAL_STEPS = 5  # of a walk
 
 
 @dataclass(frozen=True)
@@ -196,9 +201,11 @@ def softmax_cost(met: sparse.csr_array, dim: int) -> float:
 def ials_search(bench: Bench) -> Search:
     """iALS: weight of what was not met, and λ, with few dimensions; then more dimensions, as long as they help.
 
-    Each trial begins from the best vectors so far.
+    Each trial begins from the best vectors so far. The first one is a stage of its own, unless all of few dimensions
+    take no time: where data is small, it says little about the others.
     """
     met = bench.split.train.weighted
+    quick = ials_cost(met, DIMS[0], IALS_EPOCHS) < QUICK
     start: Factors | None = None
 
     def epochs_at(dim: int) -> int:
@@ -223,7 +230,8 @@ def ials_search(bench: Bench) -> Search:
             # with twice the dimensions the settings are looked for once around, with more they stay
             if before and (number > len(neighbours(2, factor)) or (number and stage > 1)):
                 break
-            yield Next(ials_cost(met, dim, epochs_at(dim)), stage)
+            later = stage > 0 or (number > 0 and not quick)
+            yield Next(ials_cost(met, dim, epochs_at(dim)), stage + later)
         now = max(trial.ndcg for trial in bench.tried if trial.name == "ials" and trial.settings["dim"] == dim)
         if before and now < (1 + WORTH) * before:
             return
@@ -233,11 +241,12 @@ def ials_search(bench: Bench) -> Search:
 def ease_search(bench: Bench) -> Search:
     """EASE: λ from four times the mean popularity of an item on (by squares of weights), to where no other is better.
 
-    The next are half and double.
+    The next are half and double. Where a part of the items holds most of the interactions, λ is looked for on it alone,
+    which takes a fraction of the time: on four datasets the λ best for 80% of the interactions is the best for all.
     """
     met = bench.split.train.weighted
     check_memory(met.shape[1])
-    cost = ease_cost(met)
+    cost, head = ease_cost(met), head_of(met)
     between: Array | None = None
 
     def trial_at(point: tuple[float, ...]) -> Found:
@@ -246,12 +255,36 @@ def ease_search(bench: Bench) -> Search:
         return bench.trial("ease", {"l2": point[0]}, lambda: ease(met, point[0], between))
 
     popularity = max(1.0, float(met.data @ met.data) / met.shape[1])
+    first = 2.0 ** round(math.log2(4 * popularity))
     if bench.l2 is not None:
         yield Next(cost, 0)
         trial_at((bench.l2,))
-        return
-    for number, _ in enumerate(walk((2.0 ** round(math.log2(4 * popularity)),), 2.0, trial_at)):
-        yield Next(cost, min(number, 1))
+    elif cost < QUICK or len(head) > SMALL_PART * met.shape[1]:
+        for number, _ in enumerate(walk((first,), 2.0, trial_at)):
+            yield Next(cost, min(number, 1))
+    else:
+        part = met[:, head]
+        yield Next(cost + USUAL_STEPS * ease_cost(part), 0)
+        products = gram(part)
+
+        def part_at(point: tuple[float, ...]) -> Found:
+            scorer = ease(part, point[0], products)
+            users = valid_ndcg(scorer, bench.split, bench.k, head)
+            tried[point[0]] = Found(Trial("ease", {"l2": point[0]}, 0.0, float(users.mean())), scorer, users)
+            return tried[point[0]]
+
+        tried: dict[float, Found] = {}
+        for _ in walk((first,), 2.0, part_at):
+            pass
+        trial_at((max(tried, key=lambda l2: tried[l2].trial.ndcg),))
+
+
+def head_of(met: sparse.csr_array) -> Array:
+    """The most popular items, which together hold HEAD of the interactions, in order of number."""
+    popularity = np.asarray(met.sum(axis=0, dtype=np.float64)).ravel()
+    order = np.argsort(-popularity, kind="stable")
+    n_items = 1 + int(np.searchsorted(np.cumsum(popularity[order]), HEAD * popularity.sum()))
+    return np.sort(order[:n_items])
 
 
 def softmax_search(bench: Bench) -> Search:
