@@ -13,10 +13,11 @@ import numpy as np
 
 DIM, USERS, K = 64, 2000, 10
 REQUESTS, PAGES = 2000, int(os.environ.get("DIVMF_BENCH_PAGES", "20000"))
+SIZES = tuple(map(int, os.environ.get("DIVMF_BENCH_ITEMS", "10000 100000").split()))
 
 
 def main() -> None:
-    """Print the tables; `DIVMF_BENCH_PAGES=200000` for the long look at memory."""
+    """Print the table; `DIVMF_BENCH_PAGES=200000` for the long look at memory, `DIVMF_BENCH_ITEMS=10000` for a part."""
     with tempfile.TemporaryDirectory() as folder:
         speed(Path(folder))
 
@@ -25,7 +26,7 @@ def speed(folder: Path) -> None:
     """p50 and p99 of one client, requests a second of four, and memory before and after many pages."""
     print("| items × dimensions | p50 ms | p99 ms | requests a second, 4 clients | MiB before | after pages | MiB |")
     print("|---|---|---|---|---|---|---|")
-    for n_items in (10_000, 100_000):
+    for n_items in SIZES:
         run = random_run(folder / str(n_items), n_items)
         server, port = started(run)
         try:
@@ -37,10 +38,9 @@ def speed(folder: Path) -> None:
                 load.wait()
             rate = REQUESTS / (time.perf_counter() - began - START)
             before = memory(server.pid)
-            pages = PAGES if n_items == 10_000 else 0
-            asked(port, pages)
+            asked(port, PAGES)
             p50, p99 = 1000 * seconds[len(seconds) // 2], 1000 * seconds[int(0.99 * len(seconds))]
-            after = f"{pages:,} | {memory(server.pid):.0f}"
+            after = f"{PAGES:,} | {memory(server.pid):.0f}"
             print(f"| {n_items:,} × {DIM} | {p50:.2f} | {p99:.2f} | {rate:,.0f} | {before:.0f} | {after} |", flush=True)
         finally:
             server.terminate()

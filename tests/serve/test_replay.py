@@ -10,7 +10,7 @@ from served import Service, free_port
 
 from divmf.serve.engine import Engine, Options, Query
 from divmf.serve.hindsight import hindsight
-from divmf.serve.replay import play, requests_of
+from divmf.serve.replay import met_before, play, requests_of
 
 
 @pytest.fixture
@@ -42,6 +42,16 @@ def test_what_was_played_is_counted_by_hand() -> None:
     assert told["ndcg"] == pytest.approx((1 / np.log2(3) + 0 + 1) / 3)
     assert told["coverage"] == told["of_ceiling"] == 0.5
     assert [period["requests"] for period in played.periods(6, 3)] == [1, 2, 3]
+
+
+def test_what_a_run_knows_to_be_met_is_counted_by_hand(split) -> None:  # type: ignore[no-untyped-def]
+    known = split.known
+    met, user, item = set(), split.user_ids.to_list(), split.item_ids.to_list()
+    for row in range(split.n_users):
+        met |= {(user[row], item[column]) for column in known.indices[known.indptr[row] : known.indptr[row + 1]]}
+    requests = [(one, other) for one in [*user[:9], "somebody"] for other in [*item, "something"]]
+    assert met_before(split, requests) == len(met & set(requests)) > 0
+    assert met_before(split, [("somebody", "something")]) == 0
 
 
 def test_replay_in_process_and_against_a_service(divmf: Any, run_folder: Path, log: Path, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def replay(
     from divmf.data.tables import read_table
     from divmf.engine.files import naming
     from divmf.serve.live import Live
-    from divmf.serve.replay import Client, in_process, load, play, requests_of
+    from divmf.serve.replay import Client, in_process, load, met_before, play, requests_of
     from divmf.train.runs import Run
 
     if output is not None:
@@ -70,8 +70,12 @@ def replay(
     if not requests:
         raise ValueError(f"{log} holds no requests")
     token = token or os.environ.get("DIVMF_SERVE_TOKEN")
-    n_items, seconds = Run.open(run).read_sizes().items, 0.0
+    split, seconds = Run.open(run).read_split(), 0.0
     out.note(f"{log}: {len(requests):,} requests")
+    if met := met_before(split, requests):
+        out.note(
+            f"{met:,} of them met what the run knows to be met, which is on no page: play what came after its training"
+        )
     if url is None:
         with tempfile.TemporaryDirectory() as folder:
             kept = store or f"sqlite:///{folder}/live.sqlite?synchronous=normal"
@@ -83,7 +87,7 @@ def replay(
         played = play(requests, client, client.tell if learn else None)
     else:
         played, seconds = load(requests, [Client(url, token, k) for _ in range(clients)])
-    tell_of(out, played, n_items, seconds, output)
+    tell_of(out, played, split.n_items, seconds, output)
 
 
 def tell_of(out: Out, played: "Played", n_items: int, seconds: float, output: Path | None) -> None:

@@ -14,12 +14,20 @@ from urllib.parse import urlsplit
 import numpy as np
 import polars as pl
 
+from divmf.data.catalogs import same_type
+from divmf.data.ids import numbers_of
+from divmf.data.split import Split
 from divmf.data.tables import find_column
 from divmf.data.times import as_times
-from divmf.ranking.metrics import gini
+from divmf.ranking.metrics import found_in, gini
 from divmf.serve.live import Live
 
 PERIODS = 20
+
+PANELS = {
+    "nDCG of the next item": ("ndcg", None), "coverage of the ceiling": ("of_ceiling", "of_ceiling_so_far"),
+    "Gini of exposure": ("gini", "gini_so_far"), "latency, ms": ("p99_ms", "p50_ms"),
+}  # fmt: skip
 
 Ask = Callable[[Any], list[Any]]  # the items of a page for a user
 
@@ -81,6 +89,16 @@ def requests_of(frame: pl.DataFrame, limit: int | None = None) -> list[tuple[Any
         frame = frame.with_columns(pl.Series("·time", as_times(frame[moment]))).sort("·time", maintain_order=True)
     rows = frame.select(user, item).rows()
     return rows if limit is None else rows[:limit]
+
+
+def met_before(split: Split, requests: Sequence[tuple[Any, Any]]) -> int:
+    """How many requests met an item that the run knows the user has met; it cannot be on a page."""
+    users, items = (
+        numbers_of(same_type(pl.Series(list(ids)), known), known)
+        for ids, known in zip(zip(*requests, strict=True), (split.user_ids, split.item_ids), strict=True)
+    )
+    there = np.flatnonzero((users >= 0) & (items >= 0))
+    return int(found_in(split.known[users[there]], items[there, None], 1).sum())
 
 
 def play(requests: Sequence[tuple[Any, Any]], ask: Ask, tell: Callable[[Any, Any], None] | None = None) -> Played:
@@ -162,13 +180,10 @@ def load(requests: Sequence[tuple[Any, Any]], clients: Sequence[Ask]) -> tuple[P
 
 def rows_for_chart(periods: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """A row for each panel and moment."""
-    panels = {
-        "nDCG of the next item": ("ndcg", None), "coverage of the ceiling": ("of_ceiling", "of_ceiling_so_far"),
-        "Gini of exposure": ("gini", "gini_so_far"), "latency, ms": ("p99_ms", "p50_ms"),
-    }  # fmt: skip
     for period in periods:
-        for panel, (own, other) in panels.items():
-            yield {"requests": period["requests"], "panel": panel, "line": "in the period", "value": period[own]}
+        for panel, (own, other) in PANELS.items():
+            line = "99th percentile" if own == "p99_ms" else "in the period"
+            yield {"requests": period["requests"], "panel": panel, "line": line, "value": period[own]}
             if other is not None:
                 line = "median" if other == "p50_ms" else "since the start"
                 yield {"requests": period["requests"], "panel": panel, "line": line, "value": period[other]}

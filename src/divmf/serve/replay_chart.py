@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from divmf.serve.replay import rows_for_chart
+from divmf.serve.replay import PANELS, rows_for_chart
 
 
 def replay_chart(periods: Sequence[dict[str, Any]]) -> alt.FacetChart:
@@ -21,6 +21,8 @@ def replay_chart(periods: Sequence[dict[str, Any]]) -> alt.FacetChart:
         .properties(width=320, height=180)
     )
     made: alt.FacetChart = lines.facet(
-        alt.Facet("panel:N", title=None), columns=2, data=alt.InlineData(values=list(rows_for_chart(periods)))
+        alt.Facet("panel:N", title=None, sort=list(PANELS)),
+        columns=2,
+        data=alt.InlineData(values=list(rows_for_chart(periods))),
     ).resolve_scale(y="independent")
     return made
