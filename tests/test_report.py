@@ -395,7 +395,7 @@ def test_the_page_is_well_formed_and_loads_nothing(parsed):
 def test_the_page_holds_every_chart_as_json_and_the_drawing_code_once(parsed):
     specs = parsed.specs()
     assert len(specs) == 4
-    assert all(spec["$schema"].startswith("https://vega.github.io/schema/vega-lite/v6") for spec in specs)
+    assert all(spec["$schema"].startswith("https://vega.github.io/schema/vega-lite/v") for spec in specs)
     assert sum("vegaEmbed" in text and len(text) > 500_000 for _, text in parsed.scripts) == 1
 
 
