@@ -87,7 +87,10 @@ def test_rendering_later_events_items_and_the_point(client: TestClient) -> None:
     items = [slot["item"] for slot in page["items"]]
     told = {"items": items, "user": "u00002", "request": "r1"}
     assert [client.post("/shown", json=told).json() for _ in range(2)] == [{"counted": True}, {"counted": False}]
-    assert client.post("/events", json={"events": [{"user": "u00002", "item": items[0]}]}).json() == {"kept": 1}
+    assert client.post("/events", json={"events": [{"user": "u00002", "item": items[0]}]}).json() == {
+        "kept": 1,
+        "unknown": [],
+    }
     assert client.get("/events").json()[0]["item_id"] == items[0]
     again = client.post("/recommend", json={"user": "u00002", "dry_run": True}).json()
     assert items[0] not in [slot["item"] for slot in again["items"]]
@@ -106,6 +109,16 @@ def test_rendering_later_events_items_and_the_point(client: TestClient) -> None:
     assert [len(each) for each in lists] == [5] * len(wanted)
     own = client.post("/preview", json={"people": wanted, "epoch": 0}).json()
     assert not any(slot["new"] for each in own for slot in each)
+
+
+def test_ids_that_there_are_not_are_told_and_numbers_for_text_refused(client: TestClient) -> None:
+    page = client.post("/recommend", json={"history": ["i00001", "nope"], "dry_run": True}).json()
+    assert (page["basis"], page["unknown"]) == ("history", ["nope"])
+    told = [{"user": "u00002", "item": item} for item in ("i00001", "nope", "nope")]
+    assert client.post("/events", json={"events": told}).json() == {"kept": 3, "unknown": ["nope"]}
+    refused = client.post("/recommend", json={"user": 2})
+    assert refused.status_code == 422
+    assert "user=2 is a number, and ids are text here, such as 'u00000'" in refused.json()["detail"]
 
 
 def test_rules_are_set_told_and_refused(client: TestClient) -> None:

@@ -31,6 +31,8 @@ class Names:
             text = str(value)
             if not 0 < len(text) <= LONGEST:
                 raise ValueError(f"{what} must have 1 to {LONGEST} characters; this one has {len(text):,}")
+            if isinstance(value, int) and text not in self._numbers:
+                raise ValueError(f"{what}={text} is a number, and ids are text here, such as {self.ids[0]!r}: quote it")
             return text
         try:
             number = int(value)

@@ -17,6 +17,7 @@ from divmf.market.totals import Totals
 from divmf.models.scorer import Factors
 from divmf.ranking.curve import Curve, Point
 from divmf.serve.catalog import Catalog, Names
+from divmf.serve.pages import Basis
 from divmf.serve.people import People, Taste, fitted_of
 from divmf.serve.ruling import bound_now, split_discount
 from divmf.train.runs import Run
@@ -148,7 +149,7 @@ class Engine:
     def query(
         self, user: int | str | None, history: Sequence[int | str], k: int | None, exclude: Sequence[int | str],
         where: Mapping[str, str | Sequence[str]] | None, accuracy: float, met: Iterable[int],
-    ) -> tuple[Query, str]:  # fmt: skip
+    ) -> tuple[Query, Basis]:  # fmt: skip
         """A request as numbers, and what it rests on; refuses what cannot be.
 
         met: numbers of items that the user is known to have met since the training
@@ -169,7 +170,8 @@ class Engine:
         if where:
             wanted = {name: [values] if isinstance(values, str) else list(values) for name, values in where.items()}
             out.append(self.catalog.left_out(wanted))
-        basis = "history" if met else "user" if person >= 0 else "nothing"
+        kind = "history" if met else "user" if person >= 0 else "nothing"
+        basis = Basis(kind, tuple(each for each in history if self.items.number(each, "history") is None))
         return Query(k, person, np.unique(np.array(met, dtype=np.int64)), np.concatenate(out), accuracy), basis
 
     def known_items(self, ids: Iterable[int | str], what: str) -> list[int]:

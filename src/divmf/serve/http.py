@@ -25,6 +25,7 @@ from divmf.serve.problems import Problem, add_handlers, problem, responses
 from divmf.serve.schemas import (
     Counted,
     EventsBody,
+    EventsKept,
     ItemsBody,
     Kept,
     Page,
@@ -181,11 +182,13 @@ def add_people(app: FastAPI, live: Live) -> None:
         return Counted(counted=live.rendered(body.items, body.user, outcome))
 
     @app.post("/events", tags=["recommend"])
-    async def events(body: EventsBody) -> Kept:
+    async def events(body: EventsBody) -> EventsKept:
         """Tell what people met: it is in their histories at once, and in the log for the next training."""
         done = live.events([(event.user, event.item, event.kind) for event in body.events])
         outcomes = await asyncio.wrap_future(done)
-        return Kept(kept=len(outcomes))
+        named, items = dict.fromkeys(event.item for event in body.events), live.engine.items
+        unknown = [item for item in named if items.number(item, "item") is None]
+        return EventsKept(kept=len(outcomes), unknown=unknown)
 
     @app.get("/events", tags=["recommend"], response_model=list[LoggedEvent])
     def event_log(

@@ -26,7 +26,7 @@ import polars as pl
 
 from divmf.market.rules import Rules
 from divmf.serve.engine import MOST_K, Engine, Options, Query
-from divmf.serve.pages import Attempt, Full, Line, Recommendation
+from divmf.serve.pages import Attempt, Basis, Full, Line, Recommendation
 from divmf.serve.report import exposure_of, item_of
 from divmf.serve.ruling import tables_of, told_of
 from divmf.serve.shared import Shared, run_key
@@ -122,7 +122,7 @@ class Live:
                 self.follow_rules()
         raise Full(TOO_MANY)
 
-    async def arecommend(self, query: Query, basis: str, person: str | None, dry_run: bool) -> Recommendation:
+    async def arecommend(self, query: Query, basis: Basis, person: str | None, dry_run: bool) -> Recommendation:
         """As `recommend`, for an event loop: it waits for the store without holding up others."""
         for _ in range(TRIES):
             made = self.attempt(query, person, dry_run)
@@ -150,7 +150,7 @@ class Live:
         self, user: int | str | None = None, history: Sequence[int | str] = (), k: int | None = None,
         exclude: Sequence[int | str] = (), where: Mapping[str, str | Sequence[str]] | None = None,
         accuracy: float = 0.0,
-    ) -> tuple[Query, str]:  # fmt: skip
+    ) -> tuple[Query, Basis]:  # fmt: skip
         """A request as numbers, and what it rests on; refuses what cannot be."""
         with self.lock:
             met = [] if user is None else self.shared.met_by(str(self.engine.users.key(user, "user")))
@@ -195,7 +195,7 @@ class Live:
                 self.engine.ledger.set_full(int(number))
             return False
 
-    def told(self, made: Attempt, basis: str) -> Recommendation:
+    def told(self, made: Attempt, basis: Basis) -> Recommendation:
         """A page in the words of the outside."""
         catalog, page = self.engine.catalog, made.page
         lines = tuple(
@@ -204,7 +204,7 @@ class Live:
                 page.items.tolist(), page.values.tolist(), page.discounts.tolist(), strict=True
             )
         )
-        return Recommendation(lines, basis, made.row is not None)
+        return Recommendation(lines, basis.kind, made.row is not None, basis.unknown)
 
     # what happens elsewhere
 

@@ -19,17 +19,26 @@ class Line:
     discount: float
 
 
+class Basis(NamedTuple):
+    """What a page rests on, and the items of the history that the catalog does not have."""
+
+    kind: str
+    unknown: tuple[int | str, ...]
+
+
 @dataclass(frozen=True)
 class Recommendation:
     """A page.
 
     basis     what it rests on: "user" (of the training), "history" (folded in), "nothing" (the mean of everybody)
     counted   whether it counts as shown
+    unknown   items of the history that the catalog does not have: they were passed over
     """
 
     items: tuple[Line, ...]
     basis: str
     counted: bool
+    unknown: tuple[int | str, ...]
 
 
 class Attempt(NamedTuple):

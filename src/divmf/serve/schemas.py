@@ -93,6 +93,7 @@ class Page(BaseModel):
         description="what it rests on: a user of the training, a history folded in, or the mean of everybody"
     )
     counted: bool = Field(description="whether it counts as shown")
+    unknown: list[int | str] = Field(description="items of the history that the catalog does not have, passed over")
 
 
 class ShownBody(Body):
@@ -127,6 +128,14 @@ class Kept(BaseModel):
     """How many rows were kept."""
 
     kept: int
+
+
+class EventsKept(Kept):
+    """How many events were kept."""
+
+    unknown: list[int | str] = Field(
+        description="items of them that the catalog does not have: in the log, but in nobody's history"
+    )
 
 
 class ItemBody(Body):
