@@ -218,6 +218,8 @@ def test_what_is_asked_for_and_given_is_told_total_by_total() -> None:
     assert given_table(bound, more).rows() == [("seller", "b", 3, 2, 4, 0, 2), ("seller", "a", 6, None, 4, 2, 0)]
     tied = bound_of([1, 1], [MANY, MANY], [MANY, MANY])
     assert given_table(tied, np.array([[4, -1]]))["name"].to_list() == ["a", "b"]  # as they were given
+    counted = summary(tied, np.array([[4, -1]]))  # neither is shown
+    assert [counted[name] for name in ("floors", "unmet", "missing")] == [2, 2, 2]
     assert summary(bound, more) == {
         "totals": 2, "floors": 2, "unmet": 1, "missing": 2, "over": 2, "lists_broken": 0, "impossible": 0,
     }  # fmt: skip

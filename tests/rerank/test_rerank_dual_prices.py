@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from rerank_cases import candidates, items_of, needs, some, units_of
 from rerank_market import market
 
+from divmf.kernels import rerank_prices
+from divmf.ranking.lists import TopK
 from divmf.rerank import dual_prices, gap, optimal
 from divmf.rerank.candidates import ready, unit_scores
 from divmf.rerank.dual_prices import prices
@@ -29,6 +31,23 @@ def plain_dual_prices(wide, k, c, passes, step):
             max(0.0, p + step / sqrt(number) * (f - capacity) / capacity) for p, f in zip(price, counts, strict=True)
         ]
     return best
+
+
+def test_the_prices_of_the_least_sum_of_squared_excess_are_kept(monkeypatch):
+    passes = iter([[5, 1, 1], [4, 3, 0], [3, 3, 1]])  # capacity 1 each: squares 16, 13 and 8; cubes 64, 35 and 16
+    squares = iter([[4, 0, 0], [3, 3, 3]])  # 9 beside 12; cubes 27 beside 24
+
+    def scripted(counted):
+        def top_priced(scores, items, price, columns, counts):
+            counts[:] = next(counted)
+
+        return top_priced
+
+    wide = TopK.from_arrays(np.tile(np.arange(3), (3, 1)), np.tile([3.0, 2.0, 1.0], (3, 1)), range(3), range(3))
+    monkeypatch.setattr(rerank_prices, "top_priced", scripted(passes))
+    assert prices(wide, 1, 1.0, 3, 0.1).tolist() != [0, 0, 0]  # those of the last pass
+    monkeypatch.setattr(rerank_prices, "top_priced", scripted(squares))
+    assert prices(wide, 1, 1.0, 2, 0.1).tolist() == [0, 0, 0]  # those of the first, at which no item had a price
 
 
 @some
