@@ -16,7 +16,7 @@ NAMED = 5  # of what is not met, so many are named one by one
 def given_table(bound: Bound, items: Array) -> pl.DataFrame:
     """A row a total: rule, name, at_least (as asked for), at_most, given, missing (showings below it), over.
 
-    items   (n_lists, k): the lists; those that lack the most come first
+    items   (n_lists, k): the lists. Totals that lack the most come first; of equals, groups before single items
     """
     given = np.asarray(comm.total(bound.counted(items)))
     high = [None if value >= MANY else int(value) for value in bound.high]
@@ -26,7 +26,7 @@ def given_table(bound: Bound, items: Array) -> pl.DataFrame:
             "missing": np.maximum(bound.floor - given, 0), "over": np.maximum(given - bound.high, 0),
         },
         schema_overrides={"at_most": pl.Int64},
-    ).sort(["over", "missing"], descending=True, maintain_order=True)  # fmt: skip
+    ).sort("over", "missing", pl.col("rule") != "item", descending=True, maintain_order=True)  # fmt: skip
 
 
 def crowded(bound: Bound, items: Array) -> int:
