@@ -135,12 +135,15 @@ def say_compared(out: Out, ruled: "RulesCompared") -> None:
     for each in ruled.found:
         told = each.numbers(ruled.bound)
         amounts = [told[f"{key}_{name}"] for name in ("without", "with") for key in ("missing", "over")]
-        rows.append([each.method, *("" if amount is None else amount for amount in amounts),
-                     each.why if each.cost is None else f"{each.cost:+.1%}"])  # fmt: skip
+        change = "" if each.cost is None else f"{each.cost:+.1%}"
+        rows.append([each.method, *("" if amount is None else amount for amount in amounts), change])
     out.table(
         f"rules, at {ruled.loss:.0%} validation nDCG loss: showings of the test lists, without and with them",
         ["", "missing", "too many", "with: missing", "too many", "nDCG change"], rows,
     )  # fmt: skip
+    for each in ruled.found:
+        if each.why:
+            out.note(each.why)
 
 
 def write_tables(rows: Sequence[dict[str, Any]], found: Sequence["Rival"], output: Path) -> None:

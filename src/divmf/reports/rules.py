@@ -9,7 +9,7 @@ from divmf.engine.arrays import Array
 from divmf.market.bound import Bound
 from divmf.market.given import crowded, given_table, summary
 from divmf.ranking.bootstrap import Estimate
-from divmf.reports.section import Cell, Section, Table, percent, relative
+from divmf.reports.section import Cell, Section, Table, number, percent, relative
 
 SHOWN = 30  # rows
 
@@ -100,17 +100,23 @@ def compared_section(ruled: RulesCompared) -> Section:
     """Which methods keep the rules, and at what cost."""
     rows: list[list[Cell]] = []
     for each in ruled.found:
-        told = each.numbers(ruled.bound)
-        amounts = [told[f"{key}_{name}"] for name in ("without", "with") for key in ("missing", "over")]
-        cost = each.cost
+        told, cost = each.numbers(ruled.bound), each.cost
+        ways = ("without", "with") if each.after is not None else ("without",)
+        amounts = [" → ".join(number(told[f"{key}_{way}"]) for way in ways) for key in ("missing", "over")]
         told_cost = None if cost is None else f"{relative(cost)} ({relative(cost.low)} to {relative(cost.high)})"
         rows.append([each.method, *amounts, told_cost])
     able = sum(each.after is not None for each in ruled.found)
     prose = [
         f"Each method’s point that loses at most {percent(ruled.loss, 0)} of nDCG on validation, as it is and made"
-        f" again with the rules. {able:,} of {len(ruled.found):,} methods can keep these rules; of the others, the"
-        " first two columns say what their lists break.",
+        f" again with the rules. {able:,} of {len(ruled.found):,} methods can keep these rules.",
     ]
-    caption = "Showings of the test lists; the change of nDCG on test, with its 95% interval, is what the rules cost."
-    header = ["", "missing", "too many", "with rules: missing", "too many", "nDCG"]
-    return Section("What the rules cost each method", prose, tables=[Table(header, rows, caption)])
+    caption = (
+        "Showings that the test lists lack or have too many, without → with the rules, and the change of nDCG on test"
+        " with its 95% interval."
+    )
+    header = ["", "missing", "too many", "nDCG"]
+    tables = [Table(header, rows, caption)]
+    unable: list[list[Cell]] = [[each.method, each.why] for each in ruled.found if each.why]
+    if unable:
+        tables.append(Table(["", "why"], unable, left=(0, 1), fold="Methods that cannot keep these rules"))
+    return Section("What the rules cost each method", prose, tables=tables)
