@@ -187,6 +187,18 @@ def test_a_search_that_is_clearly_behind_is_dropped_and_one_that_is_close_is_not
     assert chosen.name in ("good", "close")
 
 
+def test_softmax_is_not_begun_from_vectors_that_are_too_far_behind(split: Split) -> None:
+    def found(name: str, ndcg: float) -> Found:
+        each = of_mean(ndcg)
+        return replace(each, trial=replace(each.trial, name=name))
+
+    for ndcg, low in ((0.79, True), (0.81, False)):
+        bench = Bench(split, 5, 0, best={"ease": found("ease", 1.0), "ials": found("ials", ndcg)})
+        assert auto.begins_too_low(bench, Next(1.0, 0)) == low
+        assert not auto.begins_too_low(bench, Next(1.0, 1))  # it has begun
+    assert not auto.begins_too_low(Bench(split, 5, 0, best={"ease": found("ease", 1.0)}), Next(1.0, 0))
+
+
 @pytest.mark.parametrize("name", ["ials", "softmax"])
 def test_a_model_taken_on_begins_from_its_own_vectors(split: Split, name: str) -> None:
     settings = {"dim": 8, "alpha": 0.1, "l2": 0.01} if name == "ials" else {

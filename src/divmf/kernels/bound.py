@@ -53,8 +53,10 @@ def _keep(size: int, items: Array, values: Array, terms: Terms, discount: Array,
     kept = 0
     for candidate in range(size):
         item, value, enough = items[candidate], values[candidate], False
-        for r in range(len(least)):
-            enough |= terms.slots[r] * value + terms.exposure[r] / ONE * discount[item] >= least[r]
+        for r in range(len(least) - 1, -1, -1):  # an item of low value reaches the last slots, if any
+            if terms.slots[r] * value + terms.exposure[r] / ONE * discount[item] >= least[r]:
+                enough = True
+                break
         if enough:
             items[candidate], values[candidate] = items[kept], values[kept]
             items[kept], values[kept] = item, value
@@ -228,16 +230,18 @@ def demand_of_rows(
             if wanted.held_opens[position] & kind:
                 items[size], values[size] = wanted.held[position], weight * held_values[position]
                 size += 1
-        _find_least(size, items, values, terms, discount, largest, highest, least)
-        reached = _keep(size, items, values, terms, reach, least)
-        size = _keep(reached, items, values, terms, discount, least)
+        own = _keep(size, items, values, terms, discount, least)  # the others are not among the k + 1 of any slot
+        _find_least(own, items, values, terms, discount, largest, highest, least)
+        own = _keep(own, items, values, terms, discount, least)
+        others, their_values = items[own:size], values[own:size]
+        reached = _keep(len(others), others, their_values, terms, reach, least)
         if not flat:
             outside[:] = least
-        order = np.argsort(-values[:size])
-        own, own_values = items[order], values[order]
-        total += _demand(size, own, own_values, terms, discount, radius, outside, best, behind, counts)
+        order = np.argsort(-values[:own])
+        listed, worth = items[order], values[order]
+        total += _demand(own, listed, worth, terms, discount, radius, outside, best, behind, counts)
         _demand_beyond(
-            size, own_values, items[size:reached], values[size:reached], terms, discount, radius, best, behind, counts
+            own, worth, others[:reached], their_values[:reached], terms, discount, radius, best, behind, counts
         )
     return total
 

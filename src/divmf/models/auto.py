@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 
 BEHIND = 2.58  # standard errors of the users' difference by which a search must be behind to be dropped
 # of the nDCG: what a search may still gain, by the stage that it would begin: iALS after a single trial and after the
-# walk of 32 dimensions, the others after a single trial
-HOPE = {"ials": {1: 0.2, 2: 0.1}, "ease": {1: 0.05}, "softmax": {1: 0.012}}
+# walk of 32 dimensions, the others after a single trial; softmax, which begins from iALS, on top of the best of iALS
+HOPE = {"ials": {1: 0.2, 2: 0.1}, "ease": {1: 0.05}, "softmax": {0: 0.2, 1: 0.012}}
 NO_HOPE = {1: 0.0}
 LIKELY = 1.64  # standard errors by which a search without hope must be behind to be dropped
 PATIENCE = 4.0  # times the usual budget that may pass by the clock, on a slow or busy machine
@@ -86,7 +86,10 @@ def choose(
     purse = Purse(usual, PATIENCE * usual) if budget is None else Purse(budget, budget)
     while live:
         for name in sorted(live, key=lambda name: live[name].seconds):
-            left_out |= stage_of(name, searches[name], live, purse)
+            if name == "softmax" and begins_too_low(bench, live[name]):
+                del live[name]
+            else:
+                left_out |= stage_of(name, searches[name], live, purse)
         for name in clearly_behind(bench, live):
             del live[name]
     won = bench.winner
@@ -155,6 +158,16 @@ def stage_of(name: str, search: Search, live: dict[str, Next], purse: Purse) -> 
         if following is not None:
             live[name] = following
     return {}
+
+
+def begins_too_low(bench: Bench, softmax: Next) -> bool:
+    """Whether the vectors of iALS are so far behind that a softmax from them will not make up for it."""
+    start = bench.best.get("ials")
+    if start is None or softmax.stage:
+        return False
+    best = max(bench.best.values(), key=lambda found: found.trial.ndcg)
+    low = start.trial.ndcg < (1 - HOPE["softmax"][0]) * best.trial.ndcg
+    return low and lead(best.users, start.users) > LIKELY
 
 
 def clearly_behind(bench: Bench, live: Mapping[str, Next]) -> list[str]:
