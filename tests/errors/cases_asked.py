@@ -10,6 +10,11 @@ LIVE = "divmf.Live('run', catalog='shop.csv', rules=divmf.Rules({}))"
 SHOP = text("shop.csv", "item_id,seats,seller\n" + "".join(f"i{n:05d},{n},{'ab'[n % 2]}\n" for n in range(40)))
 
 
+def asked(about: str, call: str) -> Case:
+    """A request that a service cannot answer."""
+    return Case(about, call, SHOP)
+
+
 def rules(content: str) -> Callable[[], None]:
     """A file of rules beside a catalog."""
     return several(SHOP, text("rules.toml", content))
@@ -240,6 +245,21 @@ SERVICE = [
     ),
     Case("rules with an item that does not exist", LIVE.format("floor={'items': {'tea': 1}}"), SHOP),
     Case("rules with a group that items have not", LIVE.format("groups={'colour': {'cap': 3}}"), SHOP),
+    asked("live rules with a group that items have not", 'PUT /rules {"groups": {"colour": {"cap": 1}}}'),
+    asked("live rules with an item that does not exist", 'PUT /rules {"floor": {"items": {"tea": 1}}}'),
+    asked("live rules with a misspelt word", 'PUT /rules {"capacity": {"colum": "seats"}}'),
+    asked("live rules that name a file", 'PUT /rules {"filter": {"exclude": "list.csv"}}'),
+    asked("live rules with a table that there is not", 'PUT /rules {"caps": {"count": 3}}'),
+    asked("live rules with a floor above a cap", 'PUT /rules {"groups": {"seller": {"floor": 9, "cap": 2}}}'),
+    asked("a request that is not JSON", 'POST /recommend {"user": "u1"'),
+    asked("a request with a misspelt field", 'POST /recommend {"usr": "u1"}'),
+    asked("a request for more items than a page may have", 'POST /recommend {"k": 500}'),
+    asked("a request by an attribute that items have not", 'POST /recommend {"where": {"colour": "red"}}'),
+    asked("a page with an item that there is not", 'POST /shown {"items": ["tea"]}'),
+    asked("a new item like one that there is not", 'POST /items {"items": [{"item": "tea", "similar": ["jam"]}]}'),
+    asked("a point that the curve has not", 'POST /point {"epoch": 999}'),
+    asked("an item that there is not", "GET /items/tea"),
+    asked("a path that there is not", "GET /tea"),
     Case("no run to be repeated", "divmf rerun data", names="data"),
     Case(
         "a repeated run of a damaged one",

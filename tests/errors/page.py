@@ -16,7 +16,8 @@ OPENING = """# Errors
 
 What is seen of {number} malformed inputs. Each row is a test (`tests/errors`), which also holds that the call writes
 nothing. A command ends with the exit code 2 where the call or its input is wrong, and with 1 where the work failed; it
-says why in one line on stderr. From Python, the same is an exception. `--debug` shows where it came from.
+says why in one line on stderr. From Python, the same is an exception. `--debug` shows where it came from. Requests are
+to a service of the run with `shop.csv` as its catalog: the end is the status, and what is said the problem's detail.
 
 The calls are made in a folder with `events.csv` (60 users, 40 items), a `run` of it, a saved `model`, `lists.csv`
 (5 items each) and `wide.csv` (20), `train.csv`, `test.csv` and `catalog.csv`. The page is made by

@@ -11,6 +11,7 @@ import os
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 DATA = "synthetic:60x40x900"
+JSON = {"content-type": "application/json"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """about: what is wrong, in words; call: words of a shell, or Python; given: makes it so in the current folder."""
+    """about: what is wrong, in words; call: words of a shell, Python, or a request as `PUT /rules {…}` to a service;
+    given: makes it so in the current folder.
+    """
 
     about: str
     call: str
@@ -34,7 +38,11 @@ class Case:
 
     @property
     def in_python(self) -> bool:
-        return not self.call.startswith("divmf ")
+        return not self.call.startswith("divmf ") and not self.is_request
+
+    @property
+    def is_request(self) -> bool:
+        return self.call.split()[0] in ("GET", "POST", "PUT")
 
 
 @dataclass(frozen=True)
@@ -179,7 +187,8 @@ def see(case: Case, folder: Path) -> Seen:
     with standing_in(folder):
         case.given()
         before = contents(folder)
-        seen = see_python(case) if case.in_python else see_command(case)
+        how = see_request if case.is_request else see_python if case.in_python else see_command
+        seen = how(case)
         after = contents(folder)
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     said = seen.said.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", "")
@@ -218,3 +227,19 @@ def see_python(case: Case) -> Seen:
         lines = [line for line in str(error).splitlines() if "pydantic.dev" not in line]  # an address of its version
         return Seen(type(error).__name__, "\n".join(lines))
     return Seen("", "")
+
+
+def see_request(case: Case) -> Seen:
+    """A request to a service of the run with shop.csv as its catalog: the status, and the detail of the problem."""
+    from starlette.testclient import TestClient
+
+    from divmf.serve.http import create_app, open_live
+    from divmf.serve.settings import ServeSettings
+
+    method, path, *body = case.call.split(" ", 2)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        given = ServeSettings(run=Path("run"), catalog=Path("shop.csv"), store=f"sqlite:///{elsewhere}/live.sqlite")
+        with TestClient(create_app(open_live(given), given), base_url="http://127.0.0.1") as client:
+            answer = client.request(method, path, content=body[0] if body else None, headers=JSON)
+    assert answer.headers["content-type"] == "application/problem+json"
+    return Seen(str(answer.status_code), answer.json()["detail"])

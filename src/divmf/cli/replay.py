@@ -49,9 +49,9 @@ def replay(
 
     Examples:
 
-      divmf replay run test.parquet -o replay.html
+      divmf replay run later.parquet -o replay.html
 
-      divmf replay run test.parquet --url http://127.0.0.1:8000 --clients 8 --no-learn
+      divmf replay run later.parquet --url http://127.0.0.1:8000 --clients 8 --no-learn
     """
     import tempfile
 

@@ -126,7 +126,7 @@ class Engine:
         if not epoch:
             return self.curve.base
         if not found:
-            raise ValueError(f"epoch={epoch} is not a point of this run's curve")
+            raise ValueError(f"epoch={epoch} is not a point of this run's curve; GET /curve lists them")
         return found[0]
 
     def terms(self, point: Point) -> Terms:

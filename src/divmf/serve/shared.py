@@ -297,7 +297,7 @@ class Shared:
             raise ValueError(f"share={share} of {str(key)!r} must be from 0 to {MOST_SHARES}")
         for each in given.get("similar") or ():
             if items.number(each, "similar") is None:
-                raise ValueError(f"similar of {str(key)!r}: there is no item {str(each)[:200]!r}")
+                raise ValueError(f"similar of {str(key)!r}: there is no item {str(each)[:200]!r}; add it first")
         told = {name: given[name] for name in FIELDS if given.get(name) is not None and name != "item"}
         before = self.described.get(str(key))
         known = {} if before is None else json.loads(before.text)
