@@ -80,6 +80,7 @@ def say_given(out: "Out", bound: "Bound", items: "Array", ndcg: dict[str, float]
     import polars as pl
 
     from divmf.market.given import given_table, summary
+    from divmf.market.repair import empty
 
     table, numbers = given_table(bound, items), summary(bound, items)
     bounded = table.filter((pl.col("at_least") > 0) | pl.col("at_most").is_not_null())
@@ -93,9 +94,11 @@ def say_given(out: "Out", bound: "Bound", items: "Array", ndcg: dict[str, float]
         title = f"\nrules: {floors} floors, {unmet} not met; {over} showings too many"
         more = f" (the first {MOST} of {len(bounded):,})" if len(bounded) > MOST else ""
         out.table(title + more, ["", "at least", "at most", "given", "missing"], rows)
+    if short := empty(items):
+        out.note(f"{short:,} slots are empty: too few items are left to show, or what could be shown is full")
     for line in bound.impossible[:MOST]:
         out.note(f"cannot be met: {line}")
-    made: dict[str, Any] = numbers
+    made: dict[str, Any] = numbers | {"empty": short}
     if ndcg is not None:
         change = ndcg["with"] / ndcg["without"] - 1 if ndcg["without"] else 0.0
         out.say(f"the rules' cost: test nDCG {ndcg['without']:.4f} without, {ndcg['with']:.4f} with ({change:+.1%})")
