@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import isfinite, isnan
 from typing import Any
@@ -90,7 +90,8 @@ class Out:
         """A progress bar on a terminal; elsewhere nothing moves and the log lines tell."""
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                    TimeElapsedColumn(), TextColumn("{task.fields[figures]}"))  # fmt: skip
-        with Progress(*columns, console=self.stderr, disable=not self.live, transient=True) as progress:
+        progress = Progress(*columns, console=self.stderr, disable=not self.live, transient=True)
+        with progress if self.live else nullcontext():  # rich 13 and 14 end a disabled one with an empty line
             yield Bar(progress, progress.add_task(what, total=total, figures=""))
 
 
