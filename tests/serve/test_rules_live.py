@@ -157,7 +157,7 @@ def test_a_run_trained_with_rules_brings_them_along(run_folder: Path, catalog: P
         live.reload().result()
         live.recommend("u00001")
         live.set_rules({})
-        assert live.rules() == {"set": {}, "from": "request", "impossible": [], "totals": []}
+        assert live.rules() == {"set": {}, "from": "request", "impossible": [], "totals": [], "n_totals": 0}
         live.set_rules(None)
         assert live.rules()["from"] == "start"
 

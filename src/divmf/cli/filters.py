@@ -90,8 +90,10 @@ def say_given(out: "Out", bound: "Bound", items: "Array", ndcg: dict[str, float]
         for row in bounded.head(MOST).iter_rows(named=True)
     ]  # fmt: skip
     if rows:
-        floors, unmet, over = (f"{numbers[name]:,}" for name in ("floors", "unmet", "over"))
-        title = f"\nrules: {floors} floors, {unmet} not met; {over} showings too many"
+        floors, unmet, over = (numbers[name] for name in ("floors", "unmet", "over"))
+        parts = [f"{floors:,} floor{'s' * (floors != 1)}, {unmet:,} not met"] if floors else []
+        parts += [f"{over:,} showing{'s' * (over != 1)} too many"] if over else []
+        title = f"\nrules: {'; '.join(parts) or 'all kept'}"
         more = f" (the first {MOST} of {len(bounded):,})" if len(bounded) > MOST else ""
         out.table(title + more, ["", "at least", "at most", "given", "missing"], rows)
     if short := empty(items):

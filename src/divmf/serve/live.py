@@ -311,8 +311,11 @@ class Live:
             totals, tables = self.engine.totals, self.shared.rules
             told = {"set": tables, "from": "request" if tables is not None else "start" if totals else "none"}
             if totals is None:
-                return told | {"impossible": [], "totals": []}
-            return told | {"impossible": list(totals.bound.impossible), "totals": told_of(totals)}
+                return told | {"impossible": [], "totals": [], "n_totals": 0}
+            bound = totals.bound
+            return told | {
+                "impossible": list(bound.impossible), "totals": told_of(totals), "n_totals": bound.n_totals,
+            }  # fmt: skip
 
     # what one wants to know
 

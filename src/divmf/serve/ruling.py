@@ -111,11 +111,11 @@ def limits_of(totals: Totals | None, version: str, ids: list[int | str]) -> Limi
 
 
 def told_of(totals: Totals, item: int | None = None) -> list[dict[str, Any]]:
-    """A row a total, those first that are furthest from what they were promised; of an item, those that it is in."""
+    """A row a total, or those of an item: floors, those furthest from theirs first, then groups, then single items."""
     bound, room = totals.bound, totals.room()
     of_item = None if item is None else totals.totals_of(np.array([item]))[1]
-    due = np.where(bound.low > 0, totals.present / np.maximum(bound.low, 1), np.where(totals.capped, 1e9, np.inf))
-    order = np.lexsort((np.arange(bound.n_totals), due))
+    due = np.where(bound.low > 0, totals.present / np.maximum(bound.low, 1), np.inf)
+    order = np.lexsort((np.arange(bound.n_totals), np.array(bound.rules) == "item", due))
     order = order[:TOLD] if of_item is None else order[np.isin(order, of_item)]
     return [
         {

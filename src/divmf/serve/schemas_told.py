@@ -61,7 +61,10 @@ class RulesTold(BaseModel):
         alias="from", description="whether they were sent, are those of the start, or there are none"
     )
     impossible: list[Any] = Field(description="demands that cannot be met, and how far they can")
-    totals: list[RuleTotal] = Field(description="the first hundred, those furthest from their floor first")
+    totals: list[RuleTotal] = Field(
+        description="the first hundred: floors, those furthest from theirs first, then groups, then items"
+    )
+    n_totals: int = Field(description="how many there are in all")
 
 
 class Shown(BaseModel):

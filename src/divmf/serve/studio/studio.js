@@ -214,6 +214,7 @@ async function loadRules(told) {
       made("td", most), made("td", total.per_list ?? "–"), given);
     return row;
   }));
+  at("rules-more").textContent = rules.n_totals > 12 ? `The first 12 of ${rules.n_totals.toLocaleString()}; GET /rules has more. ` : "";
 }
 
 async function loadLast() {
