@@ -22,11 +22,13 @@ from divmf.ranking.lists import TopK
 from divmf.ranking.metrics import METRICS, Estimate, coverage_ceiling, evaluate, gini, head_share, measure
 from divmf.reports import chart_files, charts
 from divmf.reports.colours import REST
+from divmf.reports.drawing import draw_curve
+from divmf.reports.examples import new_slots, telling_users
 from divmf.reports.matched import matched_tables
 from divmf.reports.page import run_report, write_page
 from divmf.reports.rows import lorenz, shares_by_tenth
 from divmf.reports.section import Figure, Section, Table, cell, number, signed
-from divmf.reports.story import headline
+from divmf.reports.story import headline, places
 
 EVIL = "<script>alert(1)</script>"
 K = 2
@@ -208,7 +210,7 @@ def test_the_curve_chart_draws_gini_negative_and_leaves_the_accuracy_epochs_out(
         assert row["x_gini"] == -row["gini"] == pytest.approx(-point.test["gini"], rel=1e-5)
     (panel,) = chart.to_dict()["concat"]
     assert panel["layer"][0]["encoding"]["x"]["title"] == ["negative Gini index", "(right is more even)"]
-    assert panel["layer"][0]["encoding"]["y"]["title"] == "nDCG@2"
+    assert panel["layer"][0]["encoding"]["y"]["title"] == f"nDCG@{K} on test"
 
 
 def test_the_picked_point_is_drawn_at_its_test_numbers(curve):
@@ -471,6 +473,31 @@ def test_people_see_their_lists_side_by_side(parsed, split, lists):
             assert ("✓" in row[column]) == bool(split.test.matrix[user, item])
 
 
+def test_the_people_shown_are_those_whose_lists_change_most_middling_and_least_and_one_that_kept_all():
+    ids = pl.Series("item_id", range(12))
+    users = pl.Series("user_id", range(7))
+    before = TopK(np.tile([0, 1, 2], (7, 1)), np.zeros((7, 3), np.float32), users, ids)
+    changed = [[2, 1, 0], [0, 1, 3], [0, 1, 2], [3, 4, 5], [0, 3, 4], [6, 1, 2], [0, 1, 2]]  # new: 0 1 0 3 2 1 0
+    after = TopK(np.array(changed), np.zeros((7, 3), np.float32), users, ids)
+    assert new_slots(before, after).sum(axis=1).tolist() == [0, 1, 0, 3, 2, 1, 0]
+    assert telling_users(before, after) == [3, 1, 5, 2]  # 3 slots, 1 (the middle of 3 2 1 1), 1, none
+    assert telling_users(before, before) == [3]
+    assert telling_users(after, after, people=2) == [3]
+
+
+def test_a_sentence_says_in_which_slots_the_newly_shown_items_stand():
+    ids = pl.Series("item_id", list("abcdef"))
+    users = pl.Series("user_id", range(4))
+    model = TopK(np.tile([0, 1, 2], (4, 1)), np.zeros((4, 3), np.float32), users, ids)
+    made = TopK(np.array([[0, 1, 3], [0, 4, 3], [3, 1, 2], [0, 1, 4]]), np.zeros((4, 3), np.float32), users, ids)
+    told = places(model, made)
+    # d stands thrice, e twice: one of the five showings in slot 1, one in slot 2, three in the last
+    assert told.startswith("The 2 newly shown items stand low in the lists: 20% of their 5 showings are in the first")
+    assert "60% in the last" in told
+    assert "33.3% of the catalog, before 16.7%" in told  # first slots: a and d, before a alone
+    assert places(model, model) == ""
+
+
 def test_lists_without_the_two_names_are_an_error(tmp_path, split, lists, curve):
     with pytest.raises(ValueError, match="lists holds market; the report needs those of the model and of a method"):
         run_report(tmp_path / "report.html", curve, curve.base, {"market": lists["market"]}, split, K, "divmf demo")
@@ -513,6 +540,24 @@ def test_a_browser_draws_the_charts_and_the_page_fits_its_width(page, look_at, s
 
 
 HOSTILE = "</script><script>alert(1)</script>"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
+def test_a_browser_draws_the_page_of_a_curve_and_it_fits_its_width(curve, tmp_path, look_at, scheme, width):
+    many = Curve((curve.base, *(replace(curve.points[1], epoch=epoch) for epoch in range(1, 12))))
+    draw_curve(many, "market", K, many.points[1], "ials").save(tmp_path / "curve.html")
+    look_at(tmp_path / "curve.html", 1, scheme, width)
+
+
+def test_the_page_of_a_curve_names_its_axis_and_marks_the_picked_point(curve, tmp_path):
+    draw_curve(curve, "market", K, curve.points[1], "ials").save(tmp_path / "curve.html")
+    made = (tmp_path / "curve.html").read_text(encoding="utf-8")
+    assert f"nDCG@{K} on test" in made
+    assert '"label":"chosen"' in made
+    assert "The ring is the point picked by its numbers on validation: diversity epoch 1" in made
+    draw_curve(curve, "market").save(tmp_path / "bare.html")
+    assert "The ring" not in (tmp_path / "bare.html").read_text(encoding="utf-8")
 
 
 def test_a_script_in_a_label_does_not_run_in_a_chart(curve, tmp_path):

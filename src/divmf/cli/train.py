@@ -327,23 +327,23 @@ def curve(
     ]  # fmt: skip
     out.table(f"{run}: k = {opened.read_config().k}", ["point", *(f"{part} {name}" for part, name in parts)], rows)
     if output:
-        write_curve(made, output, opened.read_config().method)
+        write_curve(opened, made, output)
         out.note(f"wrote {output}")
     out.result([point.to_json() for point in made.points])
 
 
-def write_curve(made: "Curve", output: Path, method: str) -> None:
-    """The curve as a table or a picture, by the ending of the name; method: what made it."""
+def write_curve(run: "Run", made: "Curve", output: Path) -> None:
+    """The curve of a run as a table or a picture, by the ending of the name."""
     from divmf.data.tables import write_table
 
     if output.suffix in (".csv", ".parquet"):
         write_table(made.frame, output)
         return
-    from divmf.reports.chart_files import save_chart
-    from divmf.reports.charts import curve_chart
+    from divmf.reports.drawing import draw_curve
     from divmf.reports.experiments.compare import NAMES
 
-    save_chart(curve_chart({NAMES[method]: made}), output)
+    config, picked = run.read_config(), run.read_picked() if run.has_pick() else None
+    draw_curve(made, NAMES[config.method], config.k, picked, base_name(run)).save(output)
 
 
 @command(app, "pick")

@@ -6,20 +6,24 @@ from typing import Any
 
 from divmf.engine.files import replacing
 from divmf.reports.charts import styled
-from divmf.reports.page import chart_page
+from divmf.reports.page import write_page
+from divmf.reports.section import Figure, Section
 
 
-def save_chart(chart: Any, path: str | Path) -> None:
-    """Write a chart by its suffix: .html (one file, works offline), .png (twice the size), .svg or .json."""
+def save_chart(chart: Any, path: str | Path, title: str = "divmf", caption: str = "") -> None:
+    """Write a chart by its suffix: .html (one file, works offline), .png (twice the size), .svg or .json.
+
+    title, caption: what stands above and below it on the page
+    """
     path = Path(path)
     kind = path.suffix.removeprefix(".").lower()
     if kind not in ("html", "png", "svg", "json"):
         raise ValueError(f"{path}: {path.suffix!r} is not a format of a chart; choose .html, .png, .svg or .json")
+    if kind == "html":
+        write_page(path, title, [Section("", charts=[Figure(chart, caption)])])
+        return
     with replacing(path) as temporary:
-        if kind == "html":
-            temporary.write_text(chart_page(chart), encoding="utf-8")
-        else:
-            styled(chart).save(str(temporary), format=kind, scale_factor=2 if kind == "png" else 1)
+        styled(chart).save(str(temporary), format=kind, scale_factor=2 if kind == "png" else 1)
 
 
 def save_spec(spec: Mapping[str, Any], path: Path) -> None:

@@ -38,6 +38,8 @@ THEME: Mapping[str, Any] = {
         "orient": "bottom", "title": None, "labelColor": INK[0], "labelFontSize": 12, "labelLimit": 220,
         "symbolSize": 90, "columns": 6,
     },
+    "title": {"color": INK[0], "subtitleColor": LABEL[0]},
+    "header": {"labelColor": INK[0], "titleColor": INK[0]},
     "text": {"color": INK[0], "fontSize": 11},
     "concat": {"spacing": 24},
 }  # fmt: skip
@@ -80,7 +82,7 @@ def curve_chart(
     rows = labelled(rows, None if picked is None else point_row("chosen", picked, metrics, part, accuracy), base)
     shown = in_view(rows)
     chosen = alt.selection_point(fields=["method"], bind="legend", name="method")
-    y = alt.Y("y:Q", title=title_of(accuracy, k), scale=fixed(extent(shown, "y")), axis=alt.Axis(tickCount=5))
+    y = alt.Y("y:Q", title=placed_title(accuracy, k, part), scale=fixed(extent(shown, "y")), axis=alt.Axis(tickCount=5))
     tooltip = [alt.Tooltip("method:N"), alt.Tooltip("at:N", title="point")]
     if accuracy not in METRICS:
         tooltip.append(alt.Tooltip("y:Q", title=title_of(accuracy, k), format=".4~g"))
@@ -288,6 +290,12 @@ def title_of(metric: str, k: int | None) -> str:
         return OTHER_TITLES[metric]
     label = METRICS[metric].label
     return f"{label}@{k or 'k'}" if metric == "ndcg" else label
+
+
+def placed_title(accuracy: str, k: int | None, part: str) -> str:
+    """The title of the axis of accuracy, with the part of the split it was measured on."""
+    where = f" on {'validation' if part == 'valid' else part}" if accuracy in METRICS else ""
+    return title_of(accuracy, k) + where
 
 
 def x_title(metric: str) -> list[str]:

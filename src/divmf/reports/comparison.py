@@ -202,9 +202,9 @@ def people(story: Comparison) -> Section:
     """The lists of some users, side by side."""
     prose = [
         Markup(
-            "The lists of a few users, spread evenly over the data, before and after the choice above. <b>Bold</b> is"
-            " new in the list, ✓ marks what the user went on to choose; the small print says how many users had the"
-            " item in the training data."
+            "The user whose list changes most with the choice above, one in the middle, one of those that change least,"
+            " and one whose list stays as it was, if there is any. <b>Bold</b> is new in the list, ✓ marks what the"
+            " user went on to choose; the small print says how many users had the item in the training data."
         )
     ]
     return Section("The same users, before and after", prose, tables=story.examples)

@@ -7,6 +7,7 @@ import numpy as np
 from markupsafe import Markup
 
 from divmf.data.split import Split
+from divmf.engine.arrays import Array
 from divmf.ranking.lists import TopK
 from divmf.reports.section import Cell, Table
 
@@ -18,7 +19,26 @@ def example_tables(
     before: TopK, after: TopK, split: Split, titles: Mapping[Any, str], names: tuple[str, str]
 ) -> list[Table]:
     """A table a user: what stood in each slot before, and what stands there after; names: of the two."""
-    return [person_table(user, before, after, split, titles, names) for user in spread_users(before, after)]
+    return [person_table(user, before, after, split, titles, names) for user in telling_users(before, after)]
+
+
+def telling_users(before: TopK, after: TopK, people: int = PEOPLE) -> list[int]:
+    """The user whose list changed most, others down to the one that changed least, and at most one that kept all."""
+    rows = np.flatnonzero((before.lengths > 0) & (after.lengths > 0))
+    new = new_slots(before, after)[rows].sum(axis=1)
+    changed = rows[np.argsort(-new, kind="stable")][: int((new > 0).sum())]
+    kept = rows[new == 0]
+    unchanged = kept[len(kept) // 2 :][:1]
+    places = np.linspace(0, max(0, len(changed) - 1), people - len(unchanged)).round().astype(np.int64)
+    return [*changed[np.unique(places)].tolist(), *unchanged.tolist()] if len(changed) else unchanged.tolist()
+
+
+def new_slots(before: TopK, after: TopK) -> Array:
+    """Which slots hold an item that the user's list did not hold before.  (n_users, k) bool"""
+    users = np.arange(len(after))[:, None] * after.n_items
+    held = (before.items + users)[before.items >= 0]
+    made: Array = ~np.isin(after.items + users, held) & (after.items >= 0)
+    return made
 
 
 def spread_users(before: TopK, after: TopK, people: int = PEOPLE) -> list[int]:

@@ -103,15 +103,6 @@ def spec(chart: Any) -> Markup:
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
-def chart_page(chart: Any) -> str:
-    """A chart alone as an HTML file; what its labels hold is escaped, as in `write_page`."""
-    return Markup(
-        '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><meta name="generator" content="divmf">'
-        "<title>{}</title>\n<script>{}</script></head>\n"
-        '<body><div id="vis"></div>\n<script>vegaEmbed("#vis", {});</script></body>\n</html>\n'
-    ).format("divmf", bundle(), spec(chart))
-
-
 @cache
 def bundle() -> Markup:
     """Vega, Vega-Lite and Vega-Embed as one script, so that a page needs nothing from elsewhere."""

@@ -145,6 +145,22 @@ def certainty(story: Story) -> str:
     return text
 
 
+def places(before: TopK, after: TopK) -> str:
+    """In which slots the items stand that nobody was shown before; nothing, where there are none."""
+    first = (before.counts == 0) & (after.counts > 0)
+    if not first.any():
+        return ""
+    held = ((after.items >= 0) & first[after.items]).sum(axis=0)  # (k,) showings of those items in each slot
+    slots = np.repeat(np.arange(1, len(held) + 1), held)
+    covered = [len(np.unique(lists.items[lists.lengths > 0, 0])) / after.n_items for lists in (before, after)]
+    low = " stand low in the lists" if np.median(slots) > (len(held) + 1) / 2 else ""
+    return (
+        f"The {first.sum():,} newly shown items{low}: {held[0] / held.sum():.0%} of their {held.sum():,} showings are"
+        f" in the first slot, {held[-1] / held.sum():.0%} in the last. The first slots of all lists show"
+        f" {percent(covered[1])} of the catalog, before {percent(covered[0])}."
+    )
+
+
 def answer(story: Story) -> Section:
     """The result first."""
     before, after = story.test[story.before], story.test[story.after]
@@ -163,7 +179,8 @@ def answer(story: Story) -> Section:
             "In short", [f"The chosen point is the {story.before} before diversifying: nothing has changed."]
         )
     result = Markup("<strong>{}</strong>").format(headline(before, after, story.split.n_items, story.ndcg))
-    return Section("In short", [result, certainty(story)], cards)
+    where = places(story.shown[story.before], story.shown[story.after])
+    return Section("In short", [result, *filter(None, [where]), certainty(story)], cards)
 
 
 def question(story: Story) -> Section:
@@ -294,8 +311,9 @@ def examples(story: Story) -> Section:
     tables = example_tables(*lists, story.split, story.titles, names)
     prose = [
         Markup(
-            "The lists of a few users, spread evenly over the data. <b>Bold</b> is new in the list, ✓ marks what the"
-            " user went on to choose; the small print says how many users had the item in the training data."
+            "The user whose list changes most, one in the middle, one of those that change least, and one whose list"
+            " stays as it was, if there is any. <b>Bold</b> is new in the list, ✓ marks what the user went"
+            " on to choose; the small print says how many users had the item in the training data."
         )
     ]
     return Section("The same users, before and after", prose, tables=tables)
