@@ -135,6 +135,7 @@ def app_of_worker() -> "FastAPI":
 
     What is wrong at the start is wrong for all of them, and the first one says it.
     """
+    import threading
     from multiprocessing import current_process
 
     from uvicorn.config import STARTUP_FAILURE
@@ -143,6 +144,7 @@ def app_of_worker() -> "FastAPI":
     from divmf.serve.http import create_app, open_live
     from divmf.serve.settings import ServeSettings
 
+    threading.Thread(target=end_with_parent, daemon=True).start()
     settings = ServeSettings()  # type: ignore[call-arg]
     Out(quiet=True).listen()
     try:
@@ -152,3 +154,13 @@ def app_of_worker() -> "FastAPI":
         if number == 1 or number > settings.workers:
             explain(error)
         raise SystemExit(STARTUP_FAILURE) from None
+
+
+def end_with_parent() -> None:
+    """End as one should once the process that started this one is gone: who starts the service again needs the port."""
+    import signal
+    from multiprocessing import parent_process
+
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
