@@ -38,7 +38,9 @@ class Small(NamedTuple):
         return self.ruled.bound
 
 
-def small(scores: Array, k: int, rules: Rules, width: int = 64, popularity: Any = None) -> Small:
+def small(
+    scores: Array, k: int, rules: Rules, width: int = 64, popularity: Any = None, exposure: str = "count"
+) -> Small:
     scores = scores.astype(np.float32)
     n_users, n_items = scores.shape
     nothing = sparse.csr_array(scores.shape, dtype=np.float32)
@@ -47,7 +49,7 @@ def small(scores: Array, k: int, rules: Rules, width: int = 64, popularity: Any 
     scorer = shut(Blocks(lambda users: scores[users], n_users, n_items), bound.blocked.items)
     held = held_within(Held.nothing(nothing), bound.blocked)
     finder = Allowed(Finder(scorer, held, np.ones(n_users, np.float32), width), bound.blocked.items)
-    weights = exposure_weights(k, "count")
+    weights = exposure_weights(k, exposure)
     bonus = Bonus(1e-4, 0.9 * n_users * k / n_items, 16.0, n_users)
     market = Market(finder, slot_weights(k), weights, bonus, ("all",))
     return Small(scores, RuledMarket(market, bound))

@@ -23,7 +23,7 @@ from divmf.market.repair import mend
 from divmf.market.ruled import RuledMarket, State
 from divmf.market.solve import Lists
 from divmf.models.scorer import Blocks, Factors
-from test_ruled_market import Small, check_hard, run, small, worth
+from test_ruled_market import Small, check_hard, run, small, table_of, worth
 
 Array = NDArray[Any]
 NO_ONE = [-1, -1]
@@ -127,6 +127,23 @@ def test_targets_of_items_say_where_their_bonus_ends() -> None:
     columns = made.ruled.market.own[0]
     value = made.ruled.market.value(columns, 0.0, lists) + 0.5 * sum(table)
     assert made.ruled.value(columns, 0.5, state) == pytest.approx(value)
+
+
+def test_part_of_a_showing_earns_its_part_where_items_have_targets() -> None:
+    scores = np.random.default_rng(1).normal(size=(5, 4))
+    made = small(scores, 2, Rules(target={"by": "merit"}), popularity=np.array([6, 2, 1, 1]), exposure="attention")
+    market = made.ruled.market
+    columns, lists = market.own[0], market.own[1]["all"]
+    shown = np.zeros(4)
+    for first, second in lists.items:
+        shown[first] += 1
+        shown[second] += market.exposure[1] / ONE  # 1 / log2(3), in whole units of ONE
+    earned = sum(
+        np.interp(count, range(7), np.concatenate([[0], np.cumsum(table_of(market.bonus, level, 6))]))
+        for level, count in zip(made.ruled.own_levels, shown, strict=True)
+    )
+    value = market.value(columns, 0.0, lists) + 0.5 * earned
+    assert made.ruled.value(columns, 0.5, made.ruled.state_of(lists)) == pytest.approx(value)
 
 
 # ---- candidates that are few

@@ -236,11 +236,12 @@ class RuledMarket:
         bound, bonus = self.bound, self.market.bonus
         value = self.market.value(columns, rho, state.lists)
         if bound.target is not None:
-            shown = state.lists.exposed >> ONE_BITS
-            plain = bonus.sums[shown] + (state.lists.exposed & (ONE - 1)) / ONE * bonus.table[shown]
+            shown, part = state.lists.exposed >> ONE_BITS, (state.lists.exposed & (ONE - 1)) / ONE
+            plain = bonus.sums[shown] + part * bonus.table[shown]
             own = np.empty(len(shown))
             earned_by(self.own_levels, shown, bonus.steepness, bonus.delta, own)
-            value += rho * float(own.sum() - plain.sum())
+            next_one = self.item_discount(rho, state.lists._replace(exposed=shown << ONE_BITS))
+            value += rho * float(own.sum() - plain.sum()) + float(part @ next_one)
         earned = np.empty(bound.n_totals)
         earned_by(bound.level, state.counts, bonus.steepness, bonus.delta, earned)
         return value + rho * float((bound.weight * earned).sum())
