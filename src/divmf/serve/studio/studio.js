@@ -54,16 +54,16 @@ function scale(values, from, to) {
 
 function drawCurve() {
   const points = curve.points, wide = 480, tall = 240;
-  const x = scale(points.map((point) => -point.valid.gini), 48, wide - 16);
+  const x = scale(points.map((point) => -point.valid.gini), 56, wide - 16);
   const y = scale(points.map((point) => point.valid.ndcg), tall - 40, 14);
   const svg = drawn("svg", { viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": "accuracy against evenness of exposure" });
-  svg.append(drawn("line", { class: "axis", x1: 48, y1: tall - 30, x2: wide - 10, y2: tall - 30 }), drawn("line", { class: "axis", x1: 40, y1: 10, x2: 40, y2: tall - 30 }));
+  svg.append(drawn("line", { class: "axis", x1: 48, y1: tall - 30, x2: wide - 10, y2: tall - 30 }), drawn("line", { class: "axis", x1: 48, y1: 10, x2: 48, y2: tall - 30 }));
   const ndcg = points.map((point) => point.valid.ndcg), gini = points.map((point) => point.valid.gini);
   svg.append(
     drawn("text", { x: wide - 12, y: tall - 8, "text-anchor": "end" }, `more even → Gini ${short(Math.min(...gini))}`),
-    drawn("text", { x: 44, y: tall - 8 }, `Gini ${short(Math.max(...gini))}`),
-    drawn("text", { x: 36, y: 18, "text-anchor": "end" }, short(Math.max(...ndcg))),
-    drawn("text", { x: 36, y: tall - 36, "text-anchor": "end" }, short(Math.min(...ndcg))),
+    drawn("text", { x: 48, y: tall - 8 }, `Gini ${short(Math.max(...gini))}`),
+    drawn("text", { x: 44, y: 18, "text-anchor": "end" }, short(Math.max(...ndcg))),
+    drawn("text", { x: 44, y: tall - 36, "text-anchor": "end" }, short(Math.min(...ndcg))),
     drawn("text", { x: wide - 12, y: 18, "text-anchor": "end" }, `up: nDCG@${curve.k} on validation`),
     drawn("polyline", { class: "line", points: points.map((point) => `${x(-point.valid.gini)},${y(point.valid.ndcg)}`).join(" ") }));
   points.forEach((point, place) => {
