@@ -1,9 +1,12 @@
 """Chains of swaps, by hand and beside the largest flow there is."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -14,6 +17,8 @@ import divmf
 from divmf import Rules
 from divmf.market.chains import link
 from divmf.market.ruled import State
+from divmf.models.ease import ease
+from divmf.ranking.groups import Groups
 from divmf.rerank.market import MarketOfLists, bound_to_lists
 
 Array = NDArray[Any]
@@ -95,6 +100,26 @@ def most_given(items: Array, groups: Array, wanted: Array, k: int) -> int:
     most = np.concatenate([np.full(n_users, k), np.ones(items.size, int), np.full(n_items, n_users), wanted])
     graph = sparse.csr_array((most.astype(np.int32), (tails, heads)), shape=(end + 1, end + 1))
     return int(maximum_flow(sparse.csr_matrix(graph), 0, end).flow_value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fraction", [0.2, 0.4])
+def test_publishers_of_steam_have_all_showings_that_any_lists_could_give(
+    fraction: float, real: Callable[[str], Path]
+) -> None:
+    split = divmf.Interactions.read(real("steam.parquet")).hold_out(0)
+    catalog, k = pl.read_parquet(real("steam-items.parquet")), 5
+    scores = ease(split.train.matrix, 3000.0).scores(np.arange(split.n_users))
+    scores[split.seen.nonzero()] = -np.inf
+    items = np.argsort(-scores, axis=1, kind="stable")[:, :200].astype(np.int32)
+    wide = divmf.TopK(items, np.take_along_axis(scores, items, 1), split.user_ids, split.item_ids)
+    groups = Groups.read(catalog, "publisher", split.item_ids)
+    rules = Rules(groups={"publisher": {"floor": int(fraction * split.n_users * k / len(groups))}}, catalog=catalog)
+    bound, of = bound_to_lists(rules, wide, k, None), np.empty(split.n_items, dtype=np.int64)
+    of[groups.items] = groups.codes
+    counts = bound.counted(divmf.rerank.market(wide, k, rho=0.0, rules=rules).items)
+    missing = int(np.maximum(bound.low - counts, 0).sum())
+    assert missing == int(bound.low.sum()) - most_given(items, of, bound.low, k)
 
 
 def test_lists_that_lack_nothing_stay() -> None:
