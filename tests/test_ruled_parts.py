@@ -146,6 +146,20 @@ def test_part_of_a_showing_earns_its_part_where_items_have_targets() -> None:
     assert made.ruled.value(columns, 0.5, made.ruled.state_of(lists)) == pytest.approx(value)
 
 
+def test_more_limits_than_can_be_tracked_at_once_hold_in_a_list() -> None:
+    rng = np.random.default_rng(5)
+    groups = [*np.repeat(range(7), 4).tolist(), *range(7, 27)]  # 3 of each of seven: 4^7 counts are too many
+    scores = np.concatenate([rng.uniform(2, 3, (3, 28)), rng.uniform(0, 1, (3, 20))], axis=1)
+    made = of_groups(groups, 3, 28, scores, per_list=3)
+    lists, _ = run(made, 0.0)
+    for own, items in zip(made.scores, lists, strict=True):
+        best: list[int] = []
+        for item in np.argsort(-own).tolist():  # the best is greedy where limits are of disjoint groups
+            if len(best) < 28 and [groups[each] for each in best].count(groups[item]) < 3:
+                best.append(item)
+        assert items.tolist() == best
+
+
 # ---- candidates that are few
 
 
