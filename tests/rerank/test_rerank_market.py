@@ -190,6 +190,19 @@ def test_where_what_is_lost_leaps_six_more_are_tried() -> None:
     assert 4e5 < everything.within(lambda items: 0.0, 0.5).rho < 1.3e6
 
 
+def test_where_the_first_rho_loses_too_much_smaller_ones_are_tried() -> None:
+    made = MarketOfLists(make_candidates(0), 2)
+    asked = by_rho(made)
+    # nothing is lost at a third of 0.01, .1 at 0.01: the line says .6 of the way; nine tenths are the most
+    found = made.within(lambda items: 10 * float(items[0]), 0.06)
+    assert asked[:2] == pytest.approx([0.01, 0.01 / 3 * 3**0.6])
+    assert 0.98 * 0.006 <= found.rho <= 0.006
+    steep = MarketOfLists(make_candidates(0), 2)
+    asked = by_rho(steep)
+    steep.within(lambda items: float(items[0] >= 0.01) * 0.101, 0.1)
+    assert asked[1] == pytest.approx(0.01 / 3 * 3**0.9)
+
+
 def test_rho_grows_no_more_where_lists_stay_as_they_are() -> None:
     made = MarketOfLists(make_candidates(0), 2)
     asked: list[float] = []
