@@ -94,6 +94,21 @@ def test_what_nobody_was_shown_is_worth_a_first_showing_when_the_horizon_ends() 
     np.testing.assert_allclose(ledger.now(), table[[0, 7, 2000]], rtol=0.06)
 
 
+def test_a_new_item_is_expected_to_go_on_as_in_its_part_of_the_horizon() -> None:
+    terms = Terms(rho=1.0, k=1, horizon=40)
+    ledger = Ledger(terms, np.full(3, 0.5))
+    expected = ledger.expected[0]
+    for _ in range(30):
+        ledger.count(np.array([0]))
+    ledger.enter(np.ones(1))  # with a quarter of the horizon left
+    for item in [3] * 5 + [1] * 5:
+        ledger.count(np.array([item]))
+    assert ledger.turn == 0
+    trust = terms.pace.trust
+    assert ledger.expected[0] == pytest.approx((30 + trust * expected) / (1 + trust))
+    assert ledger.expected[3] == pytest.approx(5 / (0.25 + trust))  # of which nothing was expected
+
+
 @given(
     level=st.floats(0.3, 500), delta=st.sampled_from([1e-4, 0.5]), steepness=st.sampled_from([1.0, 4.0, 16.0]),
     shown=st.floats(0, 300),

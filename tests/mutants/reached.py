@@ -78,16 +78,23 @@ class Reached:
         return str(module)[len(self.source) :]
 
     def by_kernels(self, kernels: set[Path]) -> list[str]:
-        """The tests that reach a module which calls one of these kernels."""
+        """The tests that reach a module which calls one of these kernels, and those of files that call one."""
         lines = [f"from divmf.kernels.{path.stem} import" for path in kernels]
         users = {
             self.name(path)
             for path in Path(self.source, "divmf").rglob("*.py")
             if path.parent.name != "kernels" and any(line in path.read_text() for line in lines)
         }
-        return self.ordered(lambda found: any(each.rpartition(":")[0] in users for each in found))
+        files = {test.partition("::")[0] for test in self.found if test}
+        calling = {each for each in files if any(line in Path(each).read_text() for line in lines)}
+        reached = self.ordered(lambda found: any(each.rpartition(":")[0] in users for each in found))
+        own = [test for test in self.found if test.partition("::")[0] in calling and test not in set(reached)]
+        return sorted([*reached, *own], key=self.took)
 
     def ordered(self, wanted: Callable[[set[str]], bool]) -> list[str]:
         """Those tests, the fastest first."""
-        tests = [test for test, (_, found) in self.found.items() if test and wanted(found)]
-        return sorted(tests, key=lambda test: self.found[test][0])
+        return sorted((test for test, (_, found) in self.found.items() if test and wanted(found)), key=self.took)
+
+    def took(self, test: str) -> float:
+        """The seconds that a test takes."""
+        return self.found[test][0]
