@@ -95,7 +95,7 @@ def trained(folder: Path, name: str, what: str, settings: dict[str, Any], seed: 
         for _ in fit(run, split, config, start):
             pass
         if what == PAPER:
-            write_model(base, run.model(run.read_curve().base))
+            write_model(base, run.read_model(run.read_curve().base))
         run.read_curve().frame.write_parquet(path)
 
 

@@ -204,7 +204,7 @@ def trained(place: Place, split: Split) -> Recommender:
         (place.run / "done").touch()
     run = Run.open(place.run)
     if place.base in VECTORS:
-        return Recommender(run.model(run.read_curve().base), split, run.read_curve().base, run.read_config().k)
+        return Recommender(run.read_model(run.read_curve().base), split, run.read_curve().base, run.read_config().k)
     return Recommender.at(run, run.read_curve().base, split)
 
 
@@ -296,7 +296,7 @@ def market_lists(name: str, model: Recommender, split: Split, k: int, settings: 
     with tempfile.TemporaryDirectory() as folder:
         run = Run.start(folder, split, config, model=model.scoring)
         for point in fit_scores(run, split, config, model.scoring):
-            made = run.chosen(point)
+            made = run.read_chosen(point)
             if made is None:
                 yield 0.0, model.lists(k=k, seen=seen_in(part))
                 continue

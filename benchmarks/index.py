@@ -58,7 +58,7 @@ def main() -> None:
     model, weights = ials(split.train.matrix, dim=64), stakes_of(split.train.matrix, stake_of(split))
     with tempfile.TemporaryDirectory() as name:
         point = diversify(model, split, deepest=0.15, run=Path(name) / "run").curve.choose(ndcg_drop=0.1)
-        chosen = Run(Path(name) / "run").chosen(point)
+        chosen = Run(Path(name) / "run").read_chosen(point)
     assert chosen is not None
     offer, scores = Offer.of(chosen.discount, K), model.scores(np.arange(split.n_users))
     scores[split.known.nonzero()] = -np.inf

@@ -130,7 +130,7 @@ def taken_on(names: tuple[str, ...] = ("ml-1m", "ml-100k", "steam"), seed: int =
                     began = time.process_time()
                     fitted = DivMF(k=K, seed=seed, diversity_epochs=0, **settings).fit(now, run, start=start)  # type: ignore[arg-type]
                     took.append(time.process_time() - began)
-                    values.append(ndcg_of(fitted.run.scorer(), now.test.matrix, now.seen))
+                    values.append(ndcg_of(fitted.run.read_scorer(), now.test.matrix, now.seen))
                     which.append((fitted.run.read_choice() or {"model": ""})["model"])
             change = f"{values[1] / values[0] - 1:+.1%}"
             rows.append([name, model, *which, *(f"{value:.4f}" for value in values), change,

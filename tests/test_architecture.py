@@ -81,6 +81,21 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     list(TopologicalSorter(below).static_order())  # raises CycleError, which names the circle
 
 
+READING = ("read", "load", "open", "exists", "stat", "glob", "iterdir")
+
+
+def test_no_property_reads_a_file() -> None:
+    found = [
+        f"{name}.{node.name}"
+        for name, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and any("property" in ast.unparse(each) for each in node.decorator_list)
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1].startswith(READING)
+    ]
+    assert not found
+
+
 def test_importing_divmf_is_silent_and_loads_neither_torch_nor_charts() -> None:
     code = (
         "import sys, divmf; print([m for m in ('torch', 'numba', 'polars', 'altair', 'fastapi') if m in sys.modules])"

@@ -46,7 +46,7 @@ def test_the_run_holds_the_model_that_was_chosen_and_all_that_was_tried(split: S
     assert [(row["model"], row["valid_ndcg"]) for row in choice["tried"]] == [(t.name, t.ndcg) for t in found.tried]
     assert ahead_of_others(choice) == pytest.approx(found.ahead)
     expected = whole.read_curve().base.valid["ndcg"]
-    assert valid_ndcg(whole.scorer(), split, CONFIG.k).mean() == pytest.approx(expected, rel=1e-6)
+    assert valid_ndcg(whole.read_scorer(), split, CONFIG.k).mean() == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_run_stopped_anywhere_ends_with_the_same_points(split: Split, whole: Run, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_run_stopped_anywhere_ends_with_the_same_points(split: Split, whole: R
             run.log_file.write_text("".join(lines[:left]))
         list(fit(run, split, CONFIG))
         assert numbers(run) == numbers(whole)
-        kept = [Run.open(path).chosen(run.read_curve().points[-1]) for path in (folder, whole.folder)]
+        kept = [Run.open(path).read_chosen(run.read_curve().points[-1]) for path in (folder, whole.folder)]
         assert kept[0] is not None
         assert kept[1] is not None
         np.testing.assert_array_equal(kept[0].lists["all"], kept[1].lists["all"])

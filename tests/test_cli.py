@@ -478,7 +478,7 @@ def test_rerank_with_a_run_scales_over_all_that_its_users_have_not_met(divmf: An
         divmf("rerank", wide, "--method", "kwon", "--k", 3, "-o", tmp_path / f"{name}.parquet", *more, "-q")
     run = Run.open(folder)
     split, given = run.read_split(), TopK.read(wide)
-    lowest = lowest_scores(run.model(run.read_curve().base), split.known)[split.train.user_numbers(given.user_ids)]
+    lowest = lowest_scores(run.read_model(run.read_curve().base), split.known)[split.train.user_numbers(given.user_ids)]
     found = {name: pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("with", "without")}
     assert found["with"].equals(kwon(given, 3, lowest=lowest).frame)
     assert found["without"].equals(kwon(given, 3).frame)

@@ -107,7 +107,7 @@ def assert_same_curve(one: Run, other: Run, exact: bool = False) -> None:
                 assert found[metric] == pytest.approx(value, rel=1e-5, abs=unit * one_place), metric
             assert found.keys() == expected.keys()
     for mine, theirs in zip(one.read_curve().operating, other.read_curve().operating, strict=True):
-        models = one.model(mine), other.model(theirs)
+        models = one.read_model(mine), other.read_model(theirs)
         for table, same in zip(*(model.tensors().values() for model in models), strict=True):
             # Adam makes a whole step even of a gradient next to nothing, whose sign is a matter of rounding, and the
             # other rows follow
@@ -176,7 +176,7 @@ def test_lists_that_keep_rules_are_those_of_one_process(tmp_path: Path, divmf: A
     bound = one.read_rules()
     assert bound is not None
     for point in points:
-        lists, same = (run.chosen(point).lists for run in (one, two))  # type: ignore[union-attr]
+        lists, same = (run.read_chosen(point).lists for run in (one, two))  # type: ignore[union-attr]
         for kind, made in lists.items():
             assert_array_equal(same[kind], made)
             counts = bound.counted(made)

@@ -51,7 +51,7 @@ def test_the_accuracy_phase_comes_first_and_its_best_weights_are_restored(
     base = run.read_curve().base
     accuracy = [point for point in run.read_curve().points if point.phase == "accuracy"]
     assert base.valid["ndcg"] == max(point.valid["ndcg"] for point in accuracy)
-    again = Training(run, split, run.read_config(), run.model(base), {}, [])
+    again = Training(run, split, run.read_config(), run.read_model(base), {}, [])
     assert measure_both(again.model, split, 3) == (base.valid, base.test)
 
 
@@ -266,7 +266,12 @@ def test_a_damaged_file_is_named(tmp_path: Path, split: Split, name: str) -> Non
 
     def read_everything() -> None:
         again = Run.start(tmp_path / "run", split, config)
-        _ = again.read_curve(), again.read_split(), again.resume(split.n_users), again.model(again.read_curve().base)
+        _ = (
+            again.read_curve(),
+            again.read_split(),
+            again.resume(split.n_users),
+            again.read_model(again.read_curve().base),
+        )
 
     with pytest.raises(ValueError, match=rf"{name} is damaged .* train again"):
         read_everything()

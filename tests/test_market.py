@@ -392,7 +392,7 @@ def run(split: Split, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_lists_of_each_kind_leave_out_what_is_seen_by_then(run: Run, split: Split) -> None:
     seen = {"valid": split.train.matrix, "test": split.seen, "all": split.known}
     point = run.read_curve().points[-1]
-    chosen = run.chosen(point)
+    chosen = run.read_chosen(point)
     assert chosen is not None
     assert tuple(chosen.lists) == KINDS
     for kind, items in chosen.lists.items():
@@ -444,10 +444,10 @@ def test_random_scores_learn_nothing_from_what_is_held_out(split: Split) -> None
 def test_a_point_made_again_is_the_same(run: Run, split: Split) -> None:
     before, point = [each for each in run.read_curve().points if each.knob is not None][3:5]
     again = Exchange(run, split, CONFIG)
-    kept = run.chosen(before)
+    kept = run.read_chosen(before)
     assert kept is not None
     found = solve(again.market, float(point.knob or 0.0), again.market.lists(kept.lists["valid"]))
-    there = run.chosen(point)
+    there = run.read_chosen(point)
     assert there is not None
     assert all(np.array_equal(found.lists[kind].items, there.lists[kind]) for kind in KINDS)
     assert certify(again.market, found, kept.discount).gap == point.gap
@@ -478,7 +478,7 @@ def test_weights_of_slots_and_of_exposure_by_hand() -> None:
 
 
 def test_attention_moves_diversity_to_the_front_of_the_list(split: Split, run: Run) -> None:
-    model = run.model(run.read_curve().base)
+    model = run.read_model(run.read_curve().base)
     scores = (model.users @ model.items.T).detach().numpy() if isinstance(model.users, torch.Tensor) else None
     assert scores is not None
     first = {}

@@ -23,7 +23,7 @@ config = TrainConfig(accuracy_epochs=1, diversity_epochs=1, {settings})
 with tempfile.TemporaryDirectory() as folder:
     run = Run.start(folder + "/run", split, config)
     points = list(fit(run, split, config))
-    lists = Recommender(run.model(points[-1]), split, points[-1]).lists(k=10)
+    lists = Recommender(run.read_model(points[-1]), split, points[-1]).lists(k=10)
 assert lists.items.shape == (70_000, 10)
 # not getrusage: its maximum counts the parent's memory from before the exec too
 lines = Path("/proc/self/status").read_text().splitlines()

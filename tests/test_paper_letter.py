@@ -174,7 +174,7 @@ def test_the_joint_schedule_is_a_curve_of_its_epochs_and_goes_on_after_a_stop(tm
     for _, _ in zip(range(2), fit(stopped, split, config), strict=False):
         pass
     list(fit(stopped, split, config))
-    last = [run.model(run.read_curve().points[-1]) for run in (straight, stopped)]
+    last = [run.read_model(run.read_curve().points[-1]) for run in (straight, stopped)]
     assert torch.equal(last[0].users, last[1].users)
 
 
@@ -213,7 +213,7 @@ def test_the_diversity_phase_begins_with_the_weights_and_moments_of_one_accuracy
         }
     diversity_gradient(model, np.arange(model.n_users), None, split.train.matrix, config, 0)
     adam.step()
-    found = run.model(points[-1])
+    found = run.read_model(points[-1])
     assert_allclose(found.users.detach().numpy(), model.users.detach().numpy(), rtol=1e-6, atol=1e-7)
     assert_allclose(found.items.detach().numpy(), model.items.detach().numpy(), rtol=1e-6, atol=1e-7)
 
@@ -227,7 +227,7 @@ def test_a_run_of_the_released_settings_stopped_between_its_phases_goes_on_from_
         pass
     assert [point.phase for point in stopped.read_curve().points] == ["accuracy"] * 5
     list(fit(stopped, split, config))
-    last = [run.model(run.read_curve().points[-1]) for run in (straight, stopped)]
+    last = [run.read_model(run.read_curve().points[-1]) for run in (straight, stopped)]
     assert torch.equal(last[0].users, last[1].users)
     assert torch.equal(last[0].items, last[1].items)
 
@@ -247,7 +247,7 @@ def test_the_released_settings_are_measured_at_both_lengths(tmp_path: Path) -> N
     for part, seen, held in (
         (point.valid, split.train.matrix, split.valid.matrix), (point.test, split.seen, split.test.matrix),
     ):  # fmt: skip
-        lists = TopK(*recommend(run.model(point), seen, 10), split.user_ids, split.item_ids)
+        lists = TopK(*recommend(run.read_model(point), seen, 10), split.user_ids, split.item_ids)
         for k, ending in ((5, ""), (10, "@10")):
             expected = measure(lists, held, split.train.popularity, k)
             assert {name: part[f"{name}{ending}"] for name in expected} == pytest.approx(expected)

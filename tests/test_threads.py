@@ -35,7 +35,7 @@ loss = softmax_gradient(model, met, 0.5)
 lists = recommend(model, met, 5)
 split = marketplace(307, 211, 6_000).hold_out(seed=0)
 curve = diversify(model.users, model.items, split, diversity_epochs=4)
-found = curve.run.chosen(curve.curve.points[-1])
+found = curve.run.read_chosen(curve.curve.points[-1])
 print(threads(), loss.hex(), *(point.gap.hex() for point in curve.curve.points[1:]))
 pairs = Interactions.from_frame(pl.DataFrame(dict(zip(("user_id", "item_id"), met.nonzero()))))
 trained = []

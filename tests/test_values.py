@@ -220,7 +220,7 @@ def test_from_the_file_to_lists_of_new_people(divmf: Any, tmp_path: Path) -> Non
     split = DivMF.load(run).run.read_split()
     assert weights_of(split.train, split.valid, split.test) == pytest.approx(weights_of(data))
     split_made = DivMF.load(run).split_.train.weighted
-    assert_allclose(DivMF.load(run).run.scorer().met.toarray(), split_made.toarray())
+    assert_allclose(DivMF.load(run).run.read_scorer().met.toarray(), split_made.toarray())
     later = tmp_path / "later"
     done = divmf("train", tmp_path / "log.csv", "-o", later, "--weight", "plays", "--from", run, *short)
     assert done.code == 0, done.err

@@ -99,7 +99,7 @@ def check_run(folder: Path) -> None:
         if len(curve):
             curve.choose(ndcg_drop=0.05)
         users = np.arange(run.read_split().n_users)
-        lists = run.scorer().scores(users).argsort(axis=1)[:, -3:]
+        lists = run.read_scorer().scores(users).argsort(axis=1)[:, -3:]
         if (rules := run.read_rules()) is not None:
             summary(rules, lists)
         run.resume(len(users))

@@ -46,7 +46,7 @@ def test_a_known_user_gets_a_full_page_of_items_not_met(live: Live) -> None:
 
 def test_at_the_run_s_discounts_a_first_page_is_the_best_response_to_them(run_folder: Path, live: Live) -> None:
     run = Run.open(run_folder)
-    chosen = run.chosen(run.read_picked())
+    chosen = run.read_chosen(run.read_picked())
     assert chosen is not None
     page = live.recommend("u00007", dry_run=True)
     scores = live.engine.people.scores(live.engine.people.known_user(7))[0]

@@ -102,7 +102,7 @@ def rules_at_work(
     write_text(file, RULES)
     with out.progress("rules of a shop", None):
         made, bound, ndcg = lists_under(run, split, picked, Rules.read(file, catalog))
-    without = run.chosen(picked)
+    without = run.read_chosen(picked)
     assert without is not None  # the market made it
     title = "Every item has a number of seats, and every seller was promised a hundredth of all slots."
     out.note(

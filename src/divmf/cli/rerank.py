@@ -249,7 +249,7 @@ def lowest_of_run(folder: Path, wide: "TopK") -> "Array":
 
     run = Run.open(folder)
     split = run.read_split()
-    return lowest_scores(run.scorer(), split.known)[split.train.user_numbers(wide.user_ids)]
+    return lowest_scores(run.read_scorer(), split.known)[split.train.user_numbers(wide.user_ids)]
 
 
 def list_methods(out: Out, name: str | None) -> None:

@@ -173,7 +173,7 @@ def say_rules(out: Out, run: "Run", split: "Split", picked: "Point") -> dict[str
         return {}
     from divmf.engine import comm
 
-    chosen, curve = run.chosen(picked, comm.row_range(split.n_users)), run.read_curve()
+    chosen, curve = run.read_chosen(picked, comm.row_range(split.n_users)), run.read_curve()
     assert chosen is not None  # the market keeps rules
     cost = {"without": curve.without_rules.test["ndcg"], "with": curve.base.test["ndcg"]}
     return {"rules": say_given(out, bound, chosen.lists["all"], cost)}
@@ -275,7 +275,7 @@ def train_run(
         check_fits(split, config)
     with clock.phase("writing"):
         bound = None if rules is None else bound_to(rules, split, config)
-        model = None if earlier is None else earlier.scorer()
+        model = None if earlier is None else earlier.read_scorer()
         run = Run.start(output, split, config, source, model, bound)
     if done := len(run.read_curve()):
         out.note(f"{output}: going on after {done} epochs")

@@ -92,7 +92,7 @@ class DivMF(TrainConfig):
     ) -> Self:  # fmt: skip
         if not isinstance(split, Split):
             raise ValueError(f"fit takes a Split, not {type(split).__name__}; make one with data.leave_one_out()")
-        opened, config = self._start(split, run, start if earlier is None else earlier.scorer(), rules)
+        opened, config = self._start(split, run, start if earlier is None else earlier.read_scorer(), rules)
         with told(progress) as tell:
             for point in fit(opened, split, config, start, progress=tell, earlier=earlier):
                 tell(f"{point.name}: validation nDCG {point.valid['ndcg']:.4f}, Gini {point.valid['gini']:.3f}")

@@ -78,10 +78,10 @@ class Recommender:
         config, rows, learnt = run.read_config(), comm.row_range(split.n_users), Learnt.of(run, split)
         k = config.k
         if config.method != "market":
-            return cls(run.model(point, rows), split, point, k, learnt=learnt)
-        scorer = scorer or run.scorer(rows)
+            return cls(run.read_model(point, rows), split, point, k, learnt=learnt)
+        scorer = scorer or run.read_scorer(rows)
         model = scorer.model if isinstance(scorer, Factors) else NO_WEIGHTS
-        return cls(model, split, point, k, run.chosen(point, rows), scorer, learnt)
+        return cls(model, split, point, k, run.read_chosen(point, rows), scorer, learnt)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {self.point.valid[name]:.4g}" for name in ("ndcg", "coverage", "gini"))

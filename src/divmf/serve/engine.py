@@ -72,7 +72,7 @@ class Engine:
         self.curve: Curve = self.run.read_curve()
         self.point = self.run.read_picked() if point is None else point
         market = self.config.method == "market"
-        trained = None if market else Factors.of(self.run.model(self.point))  # the paper's method has no discounts
+        trained = None if market else Factors.of(self.run.read_model(self.point))  # the paper's method has no discounts
         fitted = fitted_of(self.run, self.split, trained)
         self.people = People(fitted, self.split, self.config.stake if market else 0.0)
         self.users, items = Names(self.split.user_ids), Names(self.split.item_ids)

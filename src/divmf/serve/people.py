@@ -49,7 +49,7 @@ def fitted_of(run: Run, split: Split, scorer: Scorer | None = None) -> Fitted:
 
     scorer: the model of another point than the base
     """
-    scorer, learnt = scorer or run.scorer(), Learnt.of(run, split)
+    scorer, learnt = scorer or run.read_scorer(), Learnt.of(run, split)
     if isinstance(scorer, ItemItem):
         return Fitted(scorer, "ease", learnt.settings)
     if learnt.name is None:

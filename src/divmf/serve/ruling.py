@@ -68,7 +68,7 @@ def split_discount(run: Run, point: Point, config: TrainConfig) -> tuple[Array, 
     A run with rules keeps their sum. What the items of a total are paid beyond what their own next showing is worth, in
     the middle, is taken for the pay of the total.
     """
-    chosen, bound, n_items = run.chosen(point), run.read_rules(), run.read_sizes().items
+    chosen, bound, n_items = run.read_chosen(point), run.read_rules(), run.read_sizes().items
     if chosen is None:
         return np.zeros(n_items), None
     discount = chosen.discount.astype(np.float64)

@@ -69,7 +69,7 @@ def model_of(
     Its numbers are written before what was tried, so that a run stopped in between begins again with the same trials.
     """
     if run.models_file.exists():
-        return run.scorer(comm.row_range(split.n_users))
+        return run.read_scorer(comm.row_range(split.n_users))
     told = told_to(progress)
     if earlier is not None:
         found = taken_on(earlier, split, config)
@@ -146,7 +146,7 @@ def aligned(earlier: Run, split: Split, seed: int = 0) -> Factors:
 
     New items have small random vectors; new users are folded in, by the items that the model has.
     """
-    scorer, before = earlier.scorer(), earlier.read_split()
+    scorer, before = earlier.read_scorer(), earlier.read_split()
     assert isinstance(scorer, Factors)
     rng, dim = np.random.default_rng(seed), scorer.users.shape[1]
 

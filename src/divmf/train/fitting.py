@@ -77,7 +77,7 @@ class Training:
 
     def restore_best(self) -> None:
         """Go back to the most accurate weights."""
-        best = self.run.model(self.curve.base, comm.row_range(self.model.n_users))
+        best = self.run.read_model(self.curve.base, comm.row_range(self.model.n_users))
         with torch.no_grad():
             for now, then in zip(self.model.tensors().values(), best.tensors().values(), strict=True):
                 now.copy_(then)

@@ -115,7 +115,7 @@ class Exchange:
     ) -> None:  # fmt: skip
         self.run, self.split, self.config, self.clock = run, split, config, clock or Clock()
         rules, held = rules or run.read_rules(), Held.of(split)
-        scorer = scorer or run.scorer(comm.row_range(split.n_users))
+        scorer = scorer or run.read_scorer(comm.row_range(split.n_users))
         if rules is not None:
             scorer, held = shut(scorer, rules.blocked.items), held_within(held, rules.blocked)
         power = stake_of(split) if config.stake is None else config.stake
@@ -134,7 +134,7 @@ class Exchange:
         """Solve for ρ from the lists of the point before, measure it, keep it."""
         began = time.perf_counter()
         with self.clock.phase("market"):
-            kept = self.run.chosen(before, comm.row_range(self.split.n_users))
+            kept = self.run.read_chosen(before, comm.row_range(self.split.n_users))
             start = self.market.own[1]["valid"] if kept is None else self.market.lists(kept.lists["valid"])
             chosen, gap = self.solved(rho, start, None if kept is None else kept.discount)
         seconds = time.perf_counter() - began

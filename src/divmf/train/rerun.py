@@ -34,8 +34,8 @@ def repeat(run: Run, folder: Path) -> Iterator[Point]:
     curve = run.read_curve()
     if start == FUNCTION:
         raise ValueError(f"{run.folder}: the scores were a function's, which is not kept; call diversify again")
-    scorer = None if start is None else run.scorer()
-    model = run.model(curve.base) if start is not None and is_factors(run) else None
+    scorer = None if start is None else run.read_scorer()
+    model = run.read_model(curve.base) if start is not None and is_factors(run) else None
     again = Run.start(folder, split, config, run.read_facts()["source"], scorer if model is None else model)
     making = fit(again, split, config, model) if scorer is None or model else fit_scores(again, split, config, scorer)
     for point in making:

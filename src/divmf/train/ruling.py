@@ -33,7 +33,7 @@ def lists_under(
     """
     bound = bound_to(rules, split, run.read_config())
     maker = Exchange(run, split, run.read_config(), None, scorer, bound)
-    there = run.chosen(point, comm.row_range(split.n_users))
+    there = run.read_chosen(point, comm.row_range(split.n_users))
     start = maker.market.own[1]["valid"] if there is None else maker.market.lists(there.lists["valid"])
     chosen, _ = maker.solved(point.knob or 0.0, start)
     after = measure_lists(chosen.lists["test"].copy(), split, split.test)

@@ -201,7 +201,7 @@ class Run:
         """Where the weights of a point are; 000 is the model before diversifying."""
         return self.folder / "points" / f"{0 if point.phase == 'accuracy' else point.epoch:03d}.safetensors"
 
-    def model(self, point: Point, rows: RowRange | None = None) -> MF:
+    def read_model(self, point: Point, rows: RowRange | None = None) -> MF:
         """The model of a point of the curve that one may choose; rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None:
             return read_model(self.weights_file(point), rows, self.read_sizes())
@@ -212,7 +212,7 @@ class Run:
         """Where the model before diversifying is."""
         return self.folder / "points" / "000.safetensors"
 
-    def scorer(self, rows: RowRange | None = None) -> Scorer:
+    def read_scorer(self, rows: RowRange | None = None) -> Scorer:
         """What the market's lists are made of: the model before diversifying; rows: of some users alone."""
         if not self.base_file.exists():
             if self.read_start() != FUNCTION:
@@ -245,7 +245,7 @@ class Run:
         self.record_scorer(scorer)
         write_json(self.models_file, choice)
 
-    def chosen(self, point: Point, rows: RowRange | None = None) -> Chosen | None:
+    def read_chosen(self, point: Point, rows: RowRange | None = None) -> Chosen | None:
         """The lists of a point of the market; none for other points. rows: of some users alone."""
         if point.phase == ACCURACY or point.knob is None or self.read_config().method != "market":
             return None

@@ -133,7 +133,7 @@ class Lab:
 
 def base_model(base: Run) -> MF:
     """The most accurate weights of the base run, read anew: training changes them in place."""
-    return base.model(base.read_curve().base)
+    return base.read_model(base.read_curve().base)
 
 
 def candidates(base: Run, split: Split, width: int) -> TopK:
