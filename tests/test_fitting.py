@@ -1,6 +1,7 @@
 """Runs: schedules, early stopping, and that a run stopped anywhere ends as one never stopped."""
 
 import json
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -221,7 +222,7 @@ def test_the_folder_reads_back_what_was_written(tmp_path: Path, split: Split) ->
     assert opened.read_config() == config
     for name in ("train", "valid", "test"):
         assert getattr(opened.read_split(), name).frame.equals(getattr(split, name).frame)
-    assert json.loads(opened.config_file.read_text())["versions"]["torch"] == torch.__version__
+    assert json.loads(opened.config_file.read_text())["versions"]["torch"] == version("torch")
     assert not list(run.folder.rglob("*.tmp"))
     with pytest.raises(ValueError, match="no operating point was picked"):
         _ = opened.read_picked()
