@@ -32,8 +32,8 @@ from divmf.rerank.market import bound_to_lists
 
 SETS = (("steam", 0, "publisher"), ("books", 10, "publisher"), ("ml-1m", 0, "genres"))  # name, core, column
 K, WIDTH = 5, 200
-L2 = (30.0, 100.0, 300.0, 1000.0, 3000.0)  # λ of EASE
-FLOORS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)  # of the even share of a group
+L2 = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)  # λ of EASE
+FLOORS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)  # of the even share of a group
 ALPHAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 STRENGTHS = (0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # λ of P-MMF
 RHOS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
@@ -122,7 +122,7 @@ METHODS: Mapping[str, tuple[Callable[[Job, divmf.TopK, Any], Lists], Sequence[An
     "FairRec": (guarantees, ("method", "score")),
     "P-MMF": (
         prices,
-        [Settings(*each) for each in product((True, False), (True, False), (0.0001, 0.001, 0.01), (1, 4))],
+        [Settings(*each) for each in product((True, False), (True, False), (0.00001, 0.0001, 0.001), (1, 4))],
     ),
 }
 
