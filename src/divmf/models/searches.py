@@ -314,14 +314,15 @@ def softmax_search(bench: Bench) -> Search:
     few, *more = bench.dims_of(SOFTMAX_DIMS)
     yield Next(cost(few), 0)
     usual = trial_at(few, point)
+    yield Next(cost(few), 1)  # iALS may find better settings before it goes on
     begun = ials_settings(bench)
-    if begun != IALS_START:
-        yield Next(cost(few), 1)
-        if lead(trial_at(few, point).users, usual.users) <= 0:
-            begun = IALS_START
+    paid = begun == IALS_START  # for the first trial of the walk
+    if not paid and lead(trial_at(few, point).users, usual.users) <= 0:
+        begun = IALS_START
     for number, _ in enumerate(walk(point, math.sqrt(2), partial(trial_at, few))):
-        if number:  # the first is there
+        if number and not paid:  # the first is there
             yield Next(cost(few), 1)
+        paid = paid and not number
     before = bench.best["softmax"].trial
     for stage, dim in enumerate(more, 2):
         yield Next(cost(dim), stage)
