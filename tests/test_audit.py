@@ -1,6 +1,9 @@
 """The audit: what is counted is what stands in the lists; rerankers are set by what they replace, not by the test."""
 
+import html
 import json
+import re
+import shlex
 from collections import Counter
 from dataclasses import replace
 from math import log
@@ -22,9 +25,10 @@ from divmf.ranking.metrics import Estimate, compare, evaluate
 from divmf.reports.audit import cost, figures, sections
 from divmf.reports.audit_files import document_of, exposure_table, reranker_table
 from divmf.reports.audit_numbers import LeftOut, Subject, Trial, accuracy, in_words, kept, knobs, trials
-from divmf.reports.findings import Findings
+from divmf.reports.findings import NEAR, Findings
 from divmf.reports.page import write_page
 from divmf.rerank import METHODS
+from divmf.rerank.candidates import in_given_order, in_order
 
 K, WIDTH = 3, 12
 
@@ -117,6 +121,40 @@ def test_lists_ordered_against_their_scores_keep_their_order() -> None:
     assert subject.by_place
     neutral = METHODS["bayes_rule"].run(subject.candidates, 1, {"a": 0.0})
     assert neutral.items.tolist() == subject.shown.items.tolist()
+
+
+def test_equal_scores_keep_their_places_and_all_scores_stay_scores(subject: Subject) -> None:
+    frame = subject.lists.frame.with_columns(pl.col("score").round(0))  # many ties, the rank says the order
+    rounded = Subject(TopK.from_frame(frame, subject.lists.item_ids), K)
+    assert (np.diff(rounded.lists.scores) == 0).any()
+    assert not rounded.by_place
+    assert rounded.candidates.items.tolist() == rounded.lists.items.tolist()
+    assert (np.diff(rounded.candidates.scores) < 0).all()
+    np.testing.assert_allclose(rounded.candidates.scores, rounded.lists.scores, atol=1e-4)
+    neutral = METHODS["bayes_rule"].run(rounded.candidates, K, {"a": 0.0})
+    assert neutral.items.tolist() == rounded.shown.items.tolist()
+
+
+def test_scores_that_are_all_alike_say_nothing() -> None:
+    frame = pl.DataFrame({"user_id": [1, 1, 2], "item_id": [6, 5, 6], "score": [1.0] * 3, "rank": [1, 2, 1]})
+    alike = Subject(TopK.from_frame(frame), 1)
+    assert alike.by_place
+    assert alike.candidates.items.tolist() == alike.lists.items.tolist()
+
+
+@given(st.integers(1, 4), st.lists(st.lists(st.integers(0, 3), max_size=6), min_size=1, max_size=4))
+def test_candidates_stand_in_the_order_of_their_scores_and_the_first_k_are_the_lists_own(
+    k: int, scores: list[list[int]]
+) -> None:
+    rows = [(user, (3 * slot + user) % 7, float(score), slot) for user, own in enumerate(scores)
+            for slot, score in enumerate(own)]  # fmt: skip
+    if not rows:
+        return
+    lists = TopK.from_frame(pl.DataFrame(rows, ["user_id", "item_id", "score", "rank"], orient="row"))
+    made = in_given_order(lists, k)
+    assert in_order(made) is made
+    assert made.items[:, :k].tolist() == lists.items[:, :k].tolist()
+    assert np.isfinite(made.scores).tolist() == (made.items >= 0).tolist()
 
 
 def test_lists_with_ranks_alone_go_by_place_and_lists_with_scores_do_not(subject: Subject) -> None:
@@ -318,6 +356,56 @@ def test_what_sellers_get_and_which_rules_are_broken_is_said(divmf: Any, tmp_pat
     assert "Groups by seller" in text
     assert "z &amp; &lt;b&gt;" in text
     assert "The lists break 2 of 2 bounds on showings: 2 showings are missing, 2 are too many." in text
+
+
+def test_what_is_left_out_by_rules_counts_in_the_totals_of_lists_that_show_it(divmf: Any, tmp_path: Path) -> None:
+    lists, items = write_files(tmp_path)
+    pl.read_csv(items).with_columns(seller=pl.Series(list("xxxyyzzz"))).write_csv(items)
+    (tmp_path / "out.csv").write_text("sku\na\n")
+    (tmp_path / "rules.toml").write_text('[groups.seller]\ncap = {"x" = 6}\n[filter]\nexclude = "out.csv"\n')
+    call = ["audit", lists, "--catalog", items, "-o", tmp_path / "r.html", "--rules", tmp_path / "rules.toml"]
+    told = divmf(*call, "--json").json["rules"]
+    assert (told["over"], told["lists_broken"]) == (6, 5)  # x, whose a is left out, has 12 showings; a is in all lists
+    said = divmf(*call).out
+    assert "rules: 0 showings missing, 6 too many; 5 of 5 lists hold what is left out" in said
+
+
+def test_the_command_that_the_page_proposes_makes_the_lists_of_the_page(divmf: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    scores = np.round(rng.random((60, 25)) + np.linspace(1, 0, 25), 1)  # with ties, which the rank decides
+    items = np.argsort(-scores + 1e-3 * rng.random(scores.shape), axis=1)[:, :8]
+    rows = [(user, int(item), float(scores[user, item]), slot) for user in range(60) for slot, item
+            in enumerate(items[user])]  # fmt: skip
+    lists, catalog = tmp_path / "the lists.csv", tmp_path / "items.csv"
+    pl.DataFrame(rows, ["who", "what", "rel", "pos"], orient="row").write_csv(lists)
+    pl.DataFrame({"item_id": range(25)}).sample(fraction=1, shuffle=True, seed=1).write_csv(catalog)
+    own = ["--user", "who", "--item", "what", "--score", "rel", "--rank", "pos"]
+    done = divmf("audit", lists, "--catalog", catalog, "-k", 3, "-o", tmp_path / "r.html", *own, "--json")
+    assert done.code == 0, done.err
+    page = html.unescape(re.sub("<[^>]*>", "", (tmp_path / "r.html").read_text()))
+    (proposed,) = set(re.findall(r"divmf (rerank .*? -o) better\.parquet", page))
+    made = divmf(*shlex.split(proposed), tmp_path / "better.parquet", "--json")
+    assert made.code == 0, made.err
+    shown = done.json["rerankers"][made.json["method"]]
+    assert {name: made.json[name] for name in ("coverage", "gini", "entropy")} == pytest.approx(
+        {name: shown[name] for name in ("coverage", "gini", "entropy")}
+    )
+
+
+def test_of_methods_that_are_nearly_as_even_the_most_accurate_is_proposed(found: Findings) -> None:
+    evenest, *others = [trial for trial in found.by_evenness if trial.picked.test["kept"] < 1]
+    least = evenest.picked.test["gini"]
+    near = [trial for trial in others if trial.picked.test["gini"] <= least + NEAR]
+    if not near:  # make the second one so
+        as_even = replace(others[0].picked, test={**others[0].picked.test, "gini": least + NEAR / 2})
+        near = [replace(others[0], picked=as_even)]
+    levels = {"ndcg": Estimate(1.0, 0.9, 1.1), "hit": Estimate(1.0, 0.9, 1.1)}
+    losses = {trial.method: Estimate(-0.05, -0.06, -0.04) for trial in (evenest, *others)}
+    losses[near[0].method] = Estimate(-0.01, -0.02, 0.0)
+    two = replace(found, trials=[near[0], evenest], accuracy=levels, losses=losses)
+    assert two.best is near[0]
+    far = replace(near[0], picked=replace(near[0].picked, test={**near[0].picked.test, "gini": least + 2 * NEAR}))
+    assert replace(two, trials=[evenest, far]).best is evenest
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -71,7 +71,7 @@ def test_a_split_is_made_by_the_same_options_in_every_command() -> None:
 
 @pytest.mark.parametrize("name", ["evaluate", "rerank", "audit"])
 def test_the_columns_of_lists_can_be_named(name: str) -> None:
-    assert {"user", "item", "catalog", "train"} <= set(flags_of(commands()[name]))
+    assert {"user", "item", "score", "rank", "catalog", "train"} <= set(flags_of(commands()[name]))
 
 
 def test_every_command_has_a_help_that_says_what_it_does() -> None:
@@ -87,20 +87,69 @@ def test_the_version_is_printed(divmf: Any) -> None:
     assert (done.code, done.out.strip()) == (0, version("divmf"))
 
 
-@pytest.mark.parametrize("command", ["evaluate", "rerank"])
-def test_lists_with_odd_column_names_are_read(divmf: Any, tmp_path: Path, command: str) -> None:
-    wide = pl.DataFrame({"who": ["a", "a", "b", "b"], "what": [1, 2, 1, 3], "score": [2.0, 1.0, 2.0, 1.0]})
+@pytest.mark.parametrize("command", ["evaluate", "rerank", "audit"])
+@pytest.mark.parametrize("everywhere", [False, True], ids=["in the lists alone", "in every file"])
+def test_files_with_odd_column_names_are_read(divmf: Any, tmp_path: Path, command: str, everywhere: bool) -> None:
+    wide = pl.DataFrame({"who": ["a", "a", "b", "b"], "what": [2, 1, 3, 1], "rel": [1.0, 2.0, 1.0, 2.0]})
     wide.write_csv(tmp_path / "lists.csv")
-    pl.DataFrame({"item_id": [1, 2, 3, 4]}).write_csv(tmp_path / "items.csv")
-    pl.DataFrame({"user_id": ["a", "b"], "item_id": [2, 1]}).write_csv(tmp_path / "test.csv")
-    more = {"evaluate": ["--test", tmp_path / "test.csv"], "rerank": ["-o", tmp_path / "out.csv"]}[command]
+    user, item = ("who", "what") if everywhere else ("user_id", "item_id")
+    pl.DataFrame({item: [1, 2, 3, 4]}).write_csv(tmp_path / "items.csv")
+    pl.DataFrame({user: ["a", "b"], item: [2, 1]}).write_csv(tmp_path / "test.csv")
+    pl.DataFrame({user: ["a", "b"], item: [3, 3]}).write_parquet(tmp_path / "train.parquet")
+    more = {
+        "evaluate": ["--test", tmp_path / "test.csv"],
+        "rerank": ["-o", tmp_path / "out.csv", "--ndcg-drop", "0%", "--valid", tmp_path / "test.csv"],
+        "audit": ["--test", tmp_path / "test.csv", "-o", tmp_path / "page.html"],
+    }[command]
+    more += ["--train", tmp_path / "train.parquet"]
     call = [command, tmp_path / "lists.csv", "--catalog", tmp_path / "items.csv", "-k", 1, *more, "--json"]
     done = divmf(*call)
     assert done.code == 2
-    assert "no column looks like the user" in done.err
-    done = divmf(*call, "--user", "who", "--item", "what")
+    assert "no column looks like the" in done.err
+    assert "or name it with --" in done.err
+    done = divmf(*call, "--user", "who", "--item", "what", "--score", "rel")
     assert done.code == 0, done.err
     assert done.json["coverage_ceiling"] == 0.5  # two lists of one, four items
+    assert done.json.get("before", done.json)["coverage"] == 0.25  # item 1 scores most with both
+    wrong = divmf(*call, "--user", "who", "--item", "what", "--score", "relevance")
+    assert wrong.code == 2
+    assert "there is no column 'relevance'; the columns are 'who', 'what', 'rel'" in wrong.err
+
+
+def test_a_command_without_a_flag_for_a_column_names_none(divmf: Any, tmp_path: Path) -> None:
+    (tmp_path / "lists.csv").write_text("who,item_id,score\n1,2,3\n")
+    assert divmf("train", tmp_path / "lists.csv", "-o", tmp_path / "run").err.count("or name it with --user") == 1
+    (tmp_path / "new.csv").write_text("what,user_id\n1,2\n")
+    wrong = divmf("rerank", tmp_path / "lists.csv", "-o", tmp_path / "out.csv", "--user", "who", "--catalog",
+                  tmp_path / "new.csv")  # fmt: skip
+    assert "call it item_id, or name it with --item" in wrong.err
+
+
+def test_a_run_knows_what_its_log_calls_its_columns(divmf: Any, tmp_path: Path) -> None:
+    from divmf.data.synthetic import synthetic
+
+    log = synthetic("synthetic:60x40x900").frame
+    names = {"user_id": "who", "item_id": "what", "timestamp": "moment"}
+    log = log.rename({old: new for old, new in names.items() if old in log.columns})
+    log.write_csv(tmp_path / "log.csv")
+    own = ["--user", "who", "--item", "what", *(["--time", "moment"] if "moment" in log.columns else [])]
+    run = tmp_path / "run"
+    done = divmf("train", tmp_path / "log.csv", "-o", run, "--model", "ease", "--k", 3, *own, "-q")
+    assert done.code == 0, done.err
+    log.head(20).with_columns(who=pl.lit("new")).unique("what").write_csv(tmp_path / "baskets.csv")
+    log.select("who").head(5).write_csv(tmp_path / "users.csv")
+    for call in (["recommend", run, "-o", tmp_path / "new.csv", "--histories", tmp_path / "baskets.csv"],
+                 ["recommend", run, "-o", tmp_path / "some.csv", "--users", tmp_path / "users.csv"],
+                 ["replay", run, tmp_path / "log.csv", "--limit", 5]):  # fmt: skip
+        done = divmf(*call, "--json")
+        assert done.code == 0, done.err
+        wrong = divmf(*call, "--user", "nobody")
+        assert wrong.code == 2
+        assert "there is no column 'nobody'" in wrong.err
+    other = pl.read_csv(tmp_path / "users.csv").rename({"who": "somebody"})
+    other.write_csv(tmp_path / "users.csv")
+    named = divmf("recommend", run, "-o", tmp_path / "s.csv", "--users", tmp_path / "users.csv", "--user", "somebody")
+    assert named.code == 0, named.err
 
 
 @pytest.mark.parametrize("name", ["train", "plan"])

@@ -11,7 +11,6 @@ ROWS = "user_id,item_id,score\n"
 
 LISTS = [
     Case("lists that are not there", RERANK.format("list.csv"), names="list.csv"),
-    Case("lists without a score", RERANK.format("x.csv"), text("x.csv", "user_id,item_id\na,b\n"), "x.csv"),
     Case("lists without a row", RERANK.format("x.csv"), text("x.csv", ROWS), "x.csv"),
     Case("scores that are words", RERANK.format("x.csv"), text("x.csv", ROWS + "a,b,high\n"), "x.csv"),
     Case("scores that are dates", RERANK.format("x.csv"), text("x.csv", ROWS + "a,b,2020-01-01\n"), "x.csv"),

@@ -11,7 +11,7 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out, hushed, strict
 from divmf.cli.groups import say_groups
-from divmf.cli.inputs import Columns, check_output, positive_share
+from divmf.cli.inputs import Columns, check_output, positive_share, read_lists
 from divmf.cli.options import command
 from divmf.engine.files import naming
 
@@ -57,10 +57,12 @@ def audit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap and of the methods that draw.")] = 0,
     user: Columns.user = None,
     item: Columns.item = None,
+    score: Columns.score = None,
+    rank: Columns.rank = None,
 ) -> None:  # fmt: skip
     """Show what any recommender's lists do to the catalog, and what each reranker would change, on one page.
 
-    --user and --item name the columns of LISTS.
+    --user and --item name the columns of every file that has them so.
 
     The page has coverage, Gini, entropy and the items never shown, the same after each reranker and, with --test, what
     that costs in accuracy. A folder beside the page holds all numbers (CSV, parquet, JSON) and figures (PNG, SVG).
@@ -79,18 +81,26 @@ def audit(
     replaced = positive_share(replace, "--replace")
     item_ids, titles = read_catalog(catalog)
     with out.progress(f"reading {lists}", None):
-        subject = read_subject(lists, item_ids, k, train, test, (user, item))
+        subject = read_subject(lists, item_ids, k, train, test, (user, item, score, rank))
     wanted = read_wanted(catalog, subject.lists.item_ids, groups, rules)
     people = spread_users(subject.shown, subject.shown)
     tried, left_out = try_rerankers(out, subject, people, replaced, budget, seed)
     from divmf.reports.audit_numbers import accuracy
 
     levels, losses = accuracy(subject, tried, seed=seed)
-    found = Findings(subject, tried, left_out, levels, losses, replaced, titles, people, str(lists), str(catalog))
+    flags = {"user": user, "item": item, "score": score, "rank": rank, "seed": seed or None}
+    named = "".join(f" --{flag} {shlex.quote(str(name))}" for flag, name in flags.items() if name is not None)
+    source, items, learnt = (shlex.quote(str(path)) for path in (lists, catalog, train))
+    found = Findings(subject, tried, left_out, levels, losses, replaced, titles, people, source, items, learnt, named)
     with out.progress(f"writing {output}", None):
         more, numbers = looked_at(found, *wanted)
         document = write_all(found, output, more, numbers)
     say(out, found, output)
+    if (broken := numbers.get("rules")) is not None:
+        out.say(
+            f"rules: {broken['missing']:,} showings missing, {broken['over']:,} too many;"
+            f" {broken['lists_broken']:,} of {len(subject.lists):,} lists hold what is left out, or too much of a group"
+        )
     if wanted.groups is not None:
         say_groups(out, exposure_of(found, wanted.groups))
     out.result(document)
@@ -152,21 +162,18 @@ def bound_to_shown(rules: Any, subject: Any) -> Any:
     shown = subject.shown
     nothing = sparse.csr_array((len(shown), shown.n_items), dtype=np.float32)
     known = None if subject.train is None else subject.popularity
-    return bind(rules, Shop(shown.item_ids, shown.user_ids, nothing, False, subject.k, known))
+    return bind(rules, Shop(shown.item_ids, shown.user_ids, nothing, False, subject.k, known), count_all=True)
 
 
 def read_subject(
     lists: Path, item_ids: "pl.Series", k: int | None, train: Path | None, test: Path | None,
-    columns: tuple[str | None, str | None],
+    columns: tuple[str | None, str | None, str | None, str | None],
 ) -> "Subject":  # fmt: skip
-    """What is audited, read from its files; what looks wrong is said. columns: the user's and the item's, if named."""
+    """What is audited, read from its files; what looks wrong is said. columns: of user, item, score, rank, if named."""
     from divmf.data.interactions import Interactions
-    from divmf.data.tables import read_table
-    from divmf.ranking.lists import TopK
     from divmf.reports.audit_numbers import Subject
 
-    with naming(lists):
-        given = TopK.from_frame(ordered(read_table(lists), lists, columns[0]), item_ids, *columns)
+    given = read_lists(lists, item_ids, *columns)
     if k is not None and k > given.width:
         raise ValueError(f"-k {k}: no list of {lists} holds more than {given.width}; choose -k {given.width} or less")
     read = {
@@ -182,18 +189,6 @@ def read_subject(
     return subject
 
 
-def ordered(table: "pl.DataFrame", lists: Path, user: str | None) -> "pl.DataFrame":
-    """The rows of a file of lists; where neither score nor rank says their order, they rank as they stand there."""
-    import polars as pl
-
-    from divmf.data.tables import find_column
-
-    if any(find_column(table, role, required=False) for role in ("score", "rank")):
-        return table
-    log.warning("%s has neither a score nor a rank: each user's rows count as ranked as they stand there", lists)
-    return table.with_columns(rank=pl.int_range(1, pl.len() + 1).over(find_column(table, "user", user)))
-
-
 def try_rerankers(
     out: Out, subject: "Subject", people: list[int], replaced: float, budget: float, seed: int
 ) -> tuple[list["Trial"], list["LeftOut"]]:
@@ -202,9 +197,8 @@ def try_rerankers(
     from divmf.rerank import METHODS
 
     if not subject.spare or not budget:
-        why = "no list holds more than what was shown" if not subject.spare else "--budget 0 tries none"
-        out.note(f"no reranker is tried: {why}")
-        return [], [] if not subject.spare else [LeftOut("all of them", why)]
+        out.note(f"no reranker is tried: {'--budget 0' if subject.spare else 'no list holds more than what was shown'}")
+        return [], [LeftOut("all of them", "--budget 0 tries none")] if subject.spare else []
     total = len(METHODS) - len(NOT_TRIED)
     found: list[Trial | LeftOut] = []
     with hushed("divmf.rerank"), out.progress("rerankers", total) as bar:
@@ -263,6 +257,6 @@ def say(out: Out, found: "Findings", output: Path) -> None:
     size = f"{len(subject.lists):,} lists, k = {subject.k}, {subject.lists.n_items:,} items"
     out.table(f"{size}; coverage at most {subject.ceiling:.4f}", columns, rows)
     out.say(f"never shown: {len(found.never):,} items")
-    for each in found.left_out:
+    for each in found.left_out if found.trials else []:
         out.note(f"{each.method} is left out: {each.why}")
     out.say(f"report: {output.resolve()}\nnumbers and figures: {output.with_suffix('').resolve()}")

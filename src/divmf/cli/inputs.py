@@ -1,5 +1,6 @@
 """How a command line names data: the same options and the same errors for every command."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from divmf.data.histories import Histories
     from divmf.data.interactions import Interactions
     from divmf.data.split import Split
+    from divmf.ranking.lists import TopK
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Columns:
     weight_name: str | None = None
 
     user = Annotated[str | None, typer.Option(help="Name of the user column, if it is not a usual one.")]
+    score = Annotated[str | None, typer.Option(help="Name of the score column, if it is not a usual one.")]
+    rank = Annotated[str | None, typer.Option(help="Name of the rank column, if it is not a usual one.")]
     item = Annotated[str | None, typer.Option(help="Name of the item column, if it is not a usual one.")]
     time = Annotated[str | None, typer.Option(help="Name of the time column, if it is not a usual one.")]
     rating = Annotated[str | None, typer.Option(help="Name of the rating column, if it is not a usual one.")]
@@ -126,13 +132,40 @@ def load_split(out: Out, data: str, k_core: int, seed: int, columns: Columns, cl
     return split if read.share or comm.size() == 1 else split.of_process(comm.rank(), comm.size())
 
 
-def read_users(path: Path, known: "Interactions") -> "pl.Series":
+def read_lists(
+    path: Path, item_ids: "pl.Series | None", user: str | None, item: str | None, score: str | None, rank: str | None
+) -> "TopK":
+    """Lists from a file; where neither score nor rank says their order, they rank as they stand there."""
+    import polars as pl
+
+    from divmf.data.tables import find_column, read_table
+    from divmf.ranking.lists import TopK
+
+    with naming(path):
+        table = read_table(path)
+        named = [find_column(table, role, name, required=False) for role, name in (("score", score), ("rank", rank))]
+        if named == [None, None]:
+            log.warning("%s has neither a score nor a rank: each user's rows count as ranked as they stand there", path)
+            table = table.with_columns(rank=pl.int_range(1, pl.len() + 1).over(find_column(table, "user", user)))
+        return TopK.from_frame(table, item_ids, user, item, score, rank)
+
+
+def take_names(run: Path) -> None:
+    """The names of the columns of the log that a run was made of, for the files of this command, too."""
+    from divmf.data.called import also_called
+    from divmf.train.runs import Run
+
+    if (run / "config.json").exists():
+        also_called(Run.open(run).read_facts().get("columns", {}))
+
+
+def read_users(path: Path, known: "Interactions", user: str | None = None) -> "pl.Series":
     """The distinct user ids of a file, all of them known; those of a text file as the type of the known ones."""
     from divmf.data.tables import file_kind, find_column, read_table
 
     with naming(path):
         table = read_table(path)
-        given = table[find_column(table, "user")].unique(maintain_order=True)
+        given = table[find_column(table, "user", user)].unique(maintain_order=True)
         if given.is_empty():
             raise ValueError("there are no rows: name at least one user, or leave --users out")
         if path.is_file() and file_kind(path)[0] in ("csv", "tsv"):  # text does not say what type its ids are
@@ -144,13 +177,15 @@ def read_users(path: Path, known: "Interactions") -> "pl.Series":
         return own_users(given, known)
 
 
-def read_histories(path: Path, train: "Interactions", weight: str | None = None) -> "Histories":
+def read_histories(
+    path: Path, train: "Interactions", weight: str | None = None, user: str | None = None, item: str | None = None
+) -> "Histories":
     """What people who were not in `train` have met, from a file of user_id, item_id and, where known, weights."""
     from divmf.data.histories import Histories
     from divmf.data.tables import read_table
 
     with naming(path):
-        return Histories.from_frame(read_table(path), train.item_ids, weight=weight, usual=train.mean_weight)
+        return Histories.from_frame(read_table(path), train.item_ids, user, item, weight, train.mean_weight)
 
 
 def own_users(given: "pl.Series", known: "Interactions") -> "pl.Series":

@@ -10,7 +10,7 @@ from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
 from divmf.cli.groups import say_groups
-from divmf.cli.inputs import Columns, read_histories, read_users
+from divmf.cli.inputs import Columns, read_histories, read_lists, read_users, take_names
 from divmf.cli.options import command
 from divmf.engine.files import naming
 
@@ -64,6 +64,8 @@ def recommend(
     where: Filtered.where = None,
     catalog: Filtered.catalog = None,
     rules: Filtered.rules = None,
+    user: Columns.user = None,
+    item: Columns.item = None,
 ) -> None:  # fmt: skip
     """Write the lists of the picked operating point: user_id, item_id, score, rank.
 
@@ -87,6 +89,7 @@ def recommend(
     from divmf.engine import comm
     from divmf.estimator import DivMF, load
 
+    take_names(run)
     as_parts = is_folder(output)
     if comm.size() > 1 and not as_parts:
         raise ValueError(f"{output} is one file, and there are {comm.size()} processes; name a folder, as lists/")
@@ -112,7 +115,7 @@ def recommend(
     if new_items is not None:
         with naming(new_items):
             chosen = chosen.with_items(read_table(new_items))
-    people = None if histories is None else read_histories(histories, chosen.split.train, weight)
+    people = None if histories is None else read_histories(histories, chosen.split.train, weight, user, item)
     about: dict[str, Any] = {}
     if given_rules is not None:
         with out.progress(f"the market with the rules of {rules}", None):
@@ -120,7 +123,7 @@ def recommend(
         assert chosen.chosen is not None  # the market keeps rules
         kind = {"train": "valid", "train+valid": "test"}.get(seen, "all")
         about = {"rules": say_given(out, bound, chosen.chosen.lists[kind], ndcg)}
-    wanted = None if users is None else read_users(users, chosen.split.train)
+    wanted = None if users is None else read_users(users, chosen.split.train, user)
     only = wanted_items(chosen.split.item_ids, items, where, catalog)
     lists = chosen.lists(wanted, k, histories=people, seen=seen, exclude=exclude, items=only)  # type: ignore[arg-type]
     (write_part if as_parts else write_table)(lists.frame, output)
@@ -164,24 +167,26 @@ def evaluate(
     ] = None,
     user: Columns.user = None,
     item: Columns.item = None,
+    score: Columns.score = None,
+    rank: Columns.rank = None,
 ) -> None:
     """Measure lists: nDCG and hit rate, coverage, entropy and Gini over the whole catalog, with 95% intervals.
 
-    --user and --item name the columns of LISTS. Example:
+    --user and --item name the columns of every file that has them so. Example:
 
       divmf evaluate lists.csv --test later.csv --catalog items.csv -k 10
     """
     from divmf.data.catalogs import ids_of, read_items
     from divmf.data.interactions import Interactions
     from divmf.ranking.groups import GroupExposure, Groups
-    from divmf.ranking.lists import TopK, popularity_of
+    from divmf.ranking.lists import popularity_of
     from divmf.ranking.metrics import METRICS, coverage_ceiling, estimate
     from divmf.ranking.slots import exposure_by_slots
 
     items = read_items(catalog)
     with naming(catalog):
         item_ids = ids_of(items)
-    given, held_out = TopK.read(lists, item_ids, user, item), Interactions.read(test)
+    given, held_out = read_lists(lists, item_ids, user, item, score, rank), Interactions.read(test)
     with naming(catalog):
         grouped = None if groups is None else Groups.read(items, groups, given.item_ids)
     with naming(test):

@@ -21,6 +21,8 @@ COMMON = {
     "debug": (bool, typer.Option("--debug", help="Log everything, and show the traceback of an error.")),
 }
 
+ROLES = ("user", "item", "time", "rating", "score", "rank")  # flags that name columns
+
 
 def command(
     app: typer.Typer, name: str, config: type | None = None, panels: Mapping[str, Iterable[str]] | None = None,
@@ -52,11 +54,12 @@ def command(
             settings = {key: given.pop(key) for key in setting_names}
             if config is not None:
                 given["settings"] = {key: value for key, value in settings.items() if value is not None}
-            from divmf.engine import comm  # not where only the help is asked for
+            from divmf.data.called import called  # not where only the help is asked for
+            from divmf.engine import comm
 
             if not shared and comm.launched() > 1:
                 raise ValueError(f"`divmf {name}` is work for one process; call it without torchrun")
-            with comm.process_group():
+            with comm.process_group(), called({role: given[role] for role in ROLES if role in given}):
                 out = Out(**common_given, silent=not comm.first())
                 out.listen()
                 function(out, **given)

@@ -8,7 +8,7 @@ import typer
 
 from divmf.cli.app import app
 from divmf.cli.console import Out
-from divmf.cli.inputs import PICTURES, check_output
+from divmf.cli.inputs import PICTURES, Columns, check_output, take_names
 from divmf.cli.options import command
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ def replay(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Chart of the replay over time: .html, .png, .svg or .json.")
     ] = None,
+    user: Columns.user = None,
+    item: Columns.item = None,
+    time: Columns.time = None,
 ) -> None:
     """Play a log of requests: each row requests a page and then reports what the user chose.
 
@@ -55,18 +58,22 @@ def replay(
     """
     import tempfile
 
-    from divmf.data.tables import read_table
+    from divmf.data.tables import find_column, read_table
     from divmf.engine.files import naming
     from divmf.serve.live import Live
     from divmf.serve.replay import Client, in_process, load, met_before, play, requests_of
     from divmf.train.runs import Run
 
+    take_names(run)
     if output is not None:
         check_output(output, PICTURES, [log])
     if url is None and clients > 1:
         raise ValueError(f"--clients {clients} load a running service; name it with --url")
     with naming(log):
-        requests = requests_of(read_table(log), limit)
+        table = read_table(log)
+        for role, name in (("user", user), ("item", item), ("time", time)):
+            find_column(table, role, name, required=False)  # a name that is given must be there
+        requests = requests_of(table, limit)
     if not requests:
         raise ValueError(f"{log} holds no requests")
     token = token or os.environ.get("DIVMF_SERVE_TOKEN")

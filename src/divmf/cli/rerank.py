@@ -8,7 +8,7 @@ import typer
 from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, read_rules, say_given, wanted_items
-from divmf.cli.inputs import Columns, positive_share
+from divmf.cli.inputs import Columns, positive_share, read_lists
 from divmf.cli.options import command
 from divmf.engine.files import naming
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PANELS = {
     "The exposure market (--method market)": ("replace", "rho", "ndcg_drop", "valid", "discounts", "use"),
     "What lists may hold": ("catalog", "exclude", "items", "where", "rules"),
-    "Columns of LISTS": ("user", "item"),
+    "Columns of the files": ("user", "item", "score", "rank"),
 }
 
 
@@ -82,8 +82,10 @@ def rerank(
     ] = False,
     user: Columns.user = None,
     item: Columns.item = None,
+    score: Columns.score = None,
+    rank: Columns.rank = None,
 ) -> None:
-    """Rerank any model's lists for aggregate diversity; --user and --item name the columns of LISTS.
+    """Rerank any model's lists for aggregate diversity.
 
     One of --replace, --rho and --ndcg-drop (with --valid) sets the strength of the market. Examples:
 
@@ -116,9 +118,9 @@ def rerank(
     from divmf.data.interactions import Interactions
     from divmf.data.outputs import DISCOUNTS, LISTS, protect
     from divmf.data.tables import check_writable, write_table
-    from divmf.ranking.lists import TopK
     from divmf.ranking.metrics import coverage, coverage_ceiling, entropy, gini
     from divmf.rerank import find_method, parse_settings
+    from divmf.rerank.candidates import in_given_order
 
     chosen = find_method(method)
     given = parse_settings(chosen.function, settings_given or [])
@@ -129,8 +131,9 @@ def rerank(
         protect(discounts, [lists, train, catalog, exclude, items, valid, output], DISCOUNTS)
     with naming(catalog):
         item_ids = None if catalog is None else ids_of(read_items(catalog))
-    wide = TopK.read(lists, item_ids, user, item)
+    wide = read_lists(lists, item_ids, user, item, score, rank)
     wide = wide.filtered(exclude, wanted_items(wide.item_ids, items, where, catalog))
+    wide = in_given_order(wide, k)
     met = None if train is None else Interactions.read(train)
     if met is not None:
         with naming(train):  # ids of another type are refused whether the method looks at them or not

@@ -1,5 +1,6 @@
 """divmf train, curve, pick."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,7 +126,8 @@ def train(
     before = None if earlier is None else earlier_run(earlier, config)
     split = load_split(out, data, k_core, config.seed, columns, clock)
     grouped = None if groups is None else read_groups(groups, catalog, split)
-    run = train_run(out, output, split, config, masked(data), clock, before, read_rules(rules, catalog))
+    names = {role: name for role, name in (("user", user), ("item", item), ("time", time)) if name is not None}
+    run = train_run(out, output, split, config, masked(data), clock, before, read_rules(rules, catalog), names)
     theirs = comm.shared(run.has_pick()) and not pick  # a choice of theirs stands, if the first process found one
     picked = run.read_picked() if theirs else choose(run, split, clock=clock, ndcg_drop=drop)
     if final:
@@ -261,7 +263,7 @@ def earlier_run(folder: Path, config: TrainConfig) -> "Run":
 
 def train_run(
     out: Out, output: Path, split: "Split", config: TrainConfig, source: str, clock: Clock | None = None,
-    earlier: "Run | None" = None, rules: "Rules | None" = None,
+    earlier: "Run | None" = None, rules: "Rules | None" = None, columns: "Mapping[str, str] | None" = None,
 ) -> "Run":  # fmt: skip
     """Train in a run folder, or go on there, with a progress bar; stopped, what was done is kept."""
     clock = clock or Clock()
@@ -276,7 +278,7 @@ def train_run(
     with clock.phase("writing"):
         bound = None if rules is None else bound_to(rules, split, config)
         model = None if earlier is None else earlier.read_scorer()
-        run = Run.start(output, split, config, source, model, bound)
+        run = Run.start(output, split, config, source, model, bound, columns)
     if done := len(run.read_curve()):
         out.note(f"{output}: going on after {done} epochs")
     try:

@@ -14,6 +14,7 @@ from typing import IO, Any, Literal, overload
 
 import polars as pl
 
+from divmf.data.called import name_of, way_to_name
 from divmf.data.ids import as_ids
 from divmf.data.parquet import check_parquet, check_plan
 from divmf.engine.files import naming, replacing
@@ -22,7 +23,8 @@ from divmf.engine.forked import check_not_forked
 log = logging.getLogger(__name__)
 
 USUAL_NAMES = {
-    "user": ("user_id", "userid", "user", "uid", "customer_id", "customerid", "visitor_id", "visitorid", "account_id"),
+    "user": ("user_id", "userid", "user", "uid", "customer_id", "customerid", "customer", "visitor_id", "visitorid",
+             "account_id"),
     "item": ("item_id", "itemid", "item", "iid", "product_id", "productid", "movie_id", "movieid", "business_id",
              "article_id", "track_id", "book_id", "location_id", "sku", "asin"),
     "time": ("timestamp", "time", "ts", "unixreviewtime", "event_time", "datetime", "date", "created_at"),
@@ -95,7 +97,9 @@ def find_column(table: pl.DataFrame, role: str, name: str | None = None, require
 @overload
 def find_column(table: pl.DataFrame, role: str, name: str | None = None, *, required: bool) -> str | None: ...
 def find_column(table: pl.DataFrame, role: str, name: str | None = None, required: bool = True) -> str | None:
-    """The column that plays a role: the one named, else the first of the usual names (upper or lower case)."""
+    """The column that plays a role: the one named, else the one that the command calls so, if this table has it, else
+    the first of the usual names (upper or lower case).
+    """
     if name is not None:
         if name not in table.columns:
             hint = hint_at(table)
@@ -103,27 +107,23 @@ def find_column(table: pl.DataFrame, role: str, name: str | None = None, require
                 f"there is no column {name!r}; the columns are {', '.join(map(repr, table.columns))}{hint}"
             )
         return name
+    if (of_command := name_of(role)) is not None and of_command in table.columns:
+        return of_command
     by_lower = {column.lower().strip(): column for column in reversed(table.columns)}
     for usual in USUAL_NAMES[role]:
         if usual in by_lower:
             if len(same := [column for column in table.columns if column.lower().strip() == usual]) > 1:
+                way = way_to_name(role, USUAL_NAMES[role][0])
                 raise ValueError(
-                    f"the columns {same[0]!r} and {same[1]!r} both look like the {role}; {way_to_name(role)},"
-                    " or leave one out"
+                    f"the columns {same[0]!r} and {same[1]!r} both look like the {role}; {way}, or leave one out"
                 )
             return by_lower[usual]
     if not required:
         return None
     raise ValueError(
         f"no column looks like the {role} ({', '.join(USUAL_NAMES[role][:4])}, …) among"
-        f" {', '.join(map(repr, table.columns))}; {way_to_name(role)}{hint_at(table)}"
+        f" {', '.join(map(repr, table.columns))}; {way_to_name(role, USUAL_NAMES[role][0])}{hint_at(table)}"
     )
-
-
-def way_to_name(role: str) -> str:
-    """How one says which column plays a role; not every command has a flag for it."""
-    flag = f", --{role} of `divmf train` and `divmf data`" if role in ("user", "item", "time") else ""
-    return f"call it {USUAL_NAMES[role][0]}, or say which it is ({role}=…{flag})"
 
 
 def hint_at(table: pl.DataFrame) -> str:

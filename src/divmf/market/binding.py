@@ -21,10 +21,13 @@ from divmf.market.feasible import checked
 from divmf.market.rules import Amount, Group, Rules, Some
 
 
-def bind(rules: Rules, shop: Shop) -> Bound:
-    """The rules for these users and items; an error, in one line, where they contradict each other or the data."""
+def bind(rules: Rules, shop: Shop, count_all: bool = False) -> Bound:
+    """The rules for these users and items; an error, in one line, where they contradict each other or the data.
+
+    count_all   totals count also what is blocked, for lists that were made without the rules
+    """
     try:
-        return Binder(rules, shop).bound()
+        return Binder(rules, shop).bound(count_all)
     except ValueError as error:
         if rules.source == "rules" or str(error).startswith(rules.source):
             raise
@@ -44,14 +47,14 @@ class Binder:
         self.blocked = filters.blocked(named and named.exclude, named and named.allow, names)
         self.slots = self.n_users * shop.k
 
-    def bound(self) -> Bound:
+    def bound(self, count_all: bool = False) -> Bound:
         """All totals one behind the other, checked."""
         parts = [part for part in (self.items_part(), *self.group_parts(), self.promoted()) if part is not None]
         firsts = np.cumsum([0, *(len(part.names) for part in parts)])
         items = np.concatenate([np.zeros(0, np.int64), *(part.items for part in parts)])
         numbers = [part.totals + first for part, (first, _) in zip(parts, pairwise(firsts), strict=True)]
         totals = np.concatenate([np.zeros(0, np.int64), *numbers])
-        open_ = ~self.blocked.items[items]
+        open_ = ~self.blocked.items[items] | count_all
         items, totals = items[open_], totals[open_]
         order = np.lexsort((totals, items))
         offsets = np.concatenate([[0], np.cumsum(np.bincount(items, minlength=self.n_items))])

@@ -46,7 +46,10 @@ class TopK:
         self.scores.flags.writeable = False
 
     @classmethod
-    def from_frame(cls, frame: Any, catalog: Any = None, user: str | None = None, item: str | None = None) -> Self:
+    def from_frame(
+        cls, frame: Any, catalog: Any = None, user: str | None = None, item: str | None = None,
+        score: str | None = None, rank: str | None = None,
+    ) -> Self:  # fmt: skip
         """From a frame `user_id, item_id` and `score` and/or `rank`, as any library writes it.
 
         Args:
@@ -55,6 +58,8 @@ class TopK:
                 the items that appear are taken for the catalog, which makes coverage look better than it is.
             user: The column of the users, if it has no usual name.
             item: The column of the items, likewise.
+            score: The column of the scores, likewise.
+            rank: The column of the ranks, likewise; where there is one, it says the order.
 
         Returns:
             The lists, best first.
@@ -64,7 +69,9 @@ class TopK:
             raise ValueError("there are no rows: lists need at least one")
         users = as_ids(table[find_column(table, "user", user)], "user_id")
         items = as_ids(table[find_column(table, "item", item)], "item_id")
-        rank, score = (find_column(table, role, required=False) for role in ("rank", "score"))
+        rank, score = (
+            find_column(table, role, name, required=False) for role, name in (("rank", rank), ("score", score))
+        )
         if rank is None and score is None:
             raise ValueError(f"lists need a column 'score' or 'rank' to order them; the columns are {table.columns}")
         user_ids, item_ids = id_table(users), catalog_of(catalog, items)
@@ -166,20 +173,25 @@ class TopK:
         return cls(*found, seen.user_ids, seen.item_ids)
 
     @classmethod
-    def read(cls, path: str | Path, catalog: Any = None, user: str | None = None, item: str | None = None) -> Self:
+    def read(
+        cls, path: str | Path, catalog: Any = None, user: str | None = None, item: str | None = None,
+        score: str | None = None, rank: str | None = None,
+    ) -> Self:  # fmt: skip
         """Read lists from a file.
 
         Args:
             path: CSV, TSV, parquet or JSON lines.
-            catalog: As in `from_frame`, as are the next two.
+            catalog: As in `from_frame`, as are the next four.
             user: The column of the users.
             item: The column of the items.
+            score: The column of the scores.
+            rank: The column of the ranks.
 
         Returns:
             The lists, best first.
         """
         with naming(path):
-            return cls.from_frame(read_table(path), catalog, user, item)
+            return cls.from_frame(read_table(path), catalog, user, item, score, rank)
 
     def __len__(self) -> int:
         return len(self.items)

@@ -230,15 +230,16 @@ def next_steps(found: Findings) -> Section:
     commands: dict[str, str] = {}
     if best is not None:
         settings = {**best.settings, METHODS[best.method].knob: best.picked.knob}
-        train = " --train TRAIN" if METHODS[best.method].takes_train and found.subject.train is not None else ""
-        more = f"-k {k} --catalog {found.catalog}{train} -o better.parquet"
+        takes = METHODS[best.method].takes_train and found.subject.train is not None
+        train = f" --train {found.train}" if takes else ""
+        more = f"-k {k} --catalog {found.catalog}{train}{found.named} -o better.parquet"
         commands[rerank_command(found.source, best.method, settings, more)] = (
             "write the lists of all users with this reranker"
         )
     if found.subject.test is None:
-        commands[f"divmf audit {found.source} --catalog {found.catalog} -k {k} --test TEST -o report.html"] = (
-            "this page, with what each reranker costs in accuracy; TEST holds user_id and item_id of later choices"
-        )
+        commands[
+            f"divmf audit {found.source} --catalog {found.catalog} -k {k}{found.named} --test TEST -o report.html"
+        ] = "this page, with what each reranker costs in accuracy; TEST holds user_id and item_id of later choices"
     if found.trials:
         commands[f"divmf audit … -k {k} --replace 10%"] = (
             "the same with fewer slots replaced, if the lists must stay close"

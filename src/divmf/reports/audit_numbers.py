@@ -23,7 +23,7 @@ from divmf.ranking.curve import Curve, Point
 from divmf.ranking.lists import TopK, popularity_of
 from divmf.ranking.metrics import Estimate, Measures, coverage_ceiling, measure, tallies
 from divmf.rerank import METHODS, Method
-from divmf.rerank.candidates import in_order
+from divmf.rerank.candidates import in_given_order
 from divmf.rerank.sweep import grid_place, knob_between
 
 # the opposite of diversity, there to check evaluators with
@@ -57,10 +57,7 @@ class Subject:
     @cached_property
     def candidates(self) -> TopK:
         """The lists with scores that put them in the order they have: ranks for scores where those say otherwise."""
-        if np.array_equal(in_order(self.lists).items[:, : self.k], self.shown.items):
-            return self.lists
-        ranks = -np.arange(self.lists.width, dtype=np.float32)
-        return replace(self.lists, scores=np.where(self.lists.items >= 0, ranks, -np.inf).astype(np.float32))
+        return in_given_order(self.lists, self.k)
 
     @cached_property
     def by_place(self) -> bool:

@@ -13,6 +13,7 @@ from divmf.reports.audit_numbers import LeftOut, Subject, Trial
 
 NOW = "shown now"
 DEAR = 0.1  # share of the accuracy
+NEAR = 0.01  # of the Gini index: as even, for the eye
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +24,8 @@ class Findings:
     replaced   the share of the shown slots a reranker may replace
     titles     what people call an item, by its id
     people     rows of the lists of the users shown as examples
-    source     the file of the lists; catalog: of the items, both for the commands the page proposes
+    source     the file of the lists; catalog: of the items; train: of the training interactions; named: the flags that
+               name columns; all for the commands the page proposes
     """
 
     subject: Subject
@@ -36,6 +38,8 @@ class Findings:
     people: Sequence[int]
     source: str
     catalog: str
+    train: str = "TRAIN"
+    named: str = ""
 
     @cached_property
     def by_evenness(self) -> list[Trial]:
@@ -46,11 +50,13 @@ class Findings:
     def best(self) -> Trial | None:
         """The trial that the page proposes: the most even lists; none where none changes anything.
 
-        Where the accuracy is known, trials that lose more than a tenth of it come last.
+        Where the accuracy is known, trials that lose more than a tenth of it come last, and of those nearly as even as
+        the most even, the most accurate is proposed.
         """
         changing = [trial for trial in self.by_evenness if trial.picked.test["kept"] < 1]
-        affordable = [trial for trial in changing if not self.is_dear(trial.method)]
-        return next(iter([*affordable, *changing]), None)
+        among = [trial for trial in changing if not self.is_dear(trial.method)] or changing
+        near = [trial for trial in among if trial.picked.test["gini"] <= among[0].picked.test["gini"] + NEAR]
+        return max(near, key=lambda trial: self.losses.get(trial.method, 0.0), default=None)
 
     def is_dear(self, method: str) -> bool:
         """Whether a method loses more of the accuracy than a page may propose without a word."""

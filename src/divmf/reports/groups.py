@@ -24,8 +24,8 @@ def groups_section(groups: Groups, counts: Mapping[str, Array], popularity: Arra
     share = "interactions" if popularity is not None else "items"
     prose: list[Text] = [
         f"In the lists of “{first}”, {shown:,} of the {n_groups:,} groups by {groups.column} are shown at least once."
-        f" {len(now.starved):,} are starved: they get less than half of the slots that their share of the {share}"
-        " would give them.",
+        f" Starved, with less than half of the slots that their share of the {share} would give them:"
+        f" {len(now.starved):,}.",
     ]
     chart = lorenz_chart({name: exposure.showings for name, exposure in found.items()}, "groups")
     rows: list[list[Cell]] = [
@@ -40,7 +40,7 @@ def groups_section(groups: Groups, counts: Mapping[str, Array], popularity: Arra
              for e in found.values())]
             for group in now.starved[:NAMED]
         ]  # fmt: skip
-        caption = f"Shares of the slots: the {len(starved)} starved groups that lack the most."
+        caption = f"Shares of the slots; of the {len(now.starved):,} starved, those that lack the most."
         fold = "The starved groups"
         tables.append(Table([groups.column, f"by {share}", *counts], starved, caption, fold=fold))
     figure = Figure(

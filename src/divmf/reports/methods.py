@@ -56,8 +56,5 @@ def knob_of(name: str, knob: float | None) -> str:
 
 def rerank_command(lists: str, method: str, settings: Mapping[str, Any], more: str) -> str:
     """The command that makes a method's lists."""
-    sets = " ".join(
-        f"--set {name}={value:.6g}" if isinstance(value, float) else f"--set {name}={value}"
-        for name, value in settings.items()
-    )
+    sets = " ".join(f"--set {name}={str(value).removesuffix('.0')}" for name, value in settings.items())
     return f"divmf rerank {lists} --method {method} {sets} {more}"

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from divmf.ranking.metrics import METRICS
 from divmf.reports.audit_numbers import Subject, Trial
 from divmf.reports.examples import listed_item
-from divmf.reports.findings import DEAR, NOW, Findings
+from divmf.reports.findings import DEAR, NEAR, NOW, Findings
 from divmf.reports.methods import knob_of, method_table
 from divmf.reports.section import Cell, Figure, Section, Table, Text, change, percent
 
@@ -33,8 +33,9 @@ def rerankers(found: Findings, charts: Mapping[str, Any]) -> Section:
         )
     if found.accuracy:
         prose.append(
-            "The test set plays no part in the choice of these settings; it shows what they cost. The page proposes the"
-            f" most even method that loses at most {percent(DEAR, 0)} of nDCG, if there is one."
+            "The test set plays no part in the choice of these settings; it shows what they cost. Of the methods that"
+            f" lose at most {percent(DEAR, 0)} of nDCG, if there are any, the page proposes the most accurate among the"
+            f" most even: those with a Gini index within {NEAR} of the lowest."
         )
     figures = [
         Figure(

@@ -29,7 +29,7 @@ def broken_section(bound: Bound, items: Array) -> Section:
         f" are missing, {int(table['over'].sum()):,} are too many. {crowded(bound, items):,} of {len(items):,} lists"
         " hold something that is left out, or more of a group than one list may."
     ]
-    caption = f"Showings in all lists; the {len(rows)} bounds that are broken most."
+    caption = "Showings in all lists; the bounds that are broken most come first."
     tables = [Table(["Rule", "at least", "at most", "given", "off by"], rows, caption)] if rows else []
     return Section("Rules these lists break", prose, tables=tables)
 

@@ -75,6 +75,27 @@ def in_order(candidates: TopK) -> TopK:
     return replace(candidates, items=np.take_along_axis(items, order, 1), scores=np.take_along_axis(scores, order, 1))
 
 
+def in_given_order(candidates: TopK, k: int) -> TopK:
+    """The candidates with scores that put them in the order they stand in: of equal ones, the later falls by a hair.
+
+    Ranks stand for scores that are all alike, or that put others than the first k first.
+    """
+    listed = candidates.items >= 0
+    scores = np.where(listed, candidates.scores, np.float32(-np.inf))
+    falls = bool((scores[:, :-1] > scores[:, 1:])[listed[:, 1:]].any())
+    if falls and in_order(candidates) is candidates:
+        return candidates
+    order = np.argsort(-scores, axis=1, kind="stable")
+    if not falls or (order[:, :k] != np.arange(candidates.width)[:k]).any():
+        ranks = -np.arange(candidates.width, dtype=np.float32)
+        return replace(candidates, scores=np.where(listed, ranks, np.float32(-np.inf)))
+    items, scores = (np.take_along_axis(table, order, 1) for table in (candidates.items, scores))
+    for slot in range(1, candidates.width):
+        below = np.nextafter(scores[:, slot - 1], np.float32(-np.inf))
+        scores[:, slot] = np.minimum(scores[:, slot], below)  # −inf, where the list has ended, stays
+    return replace(candidates, items=items, scores=scores)
+
+
 def unit_scores(candidates: TopK, lowest: Array | None = None) -> Array:
     """r: each user's scores scaled to [0, 1] by min–max, −inf for none; all 1 where they are equal.
 

@@ -36,7 +36,8 @@ def repeat(run: Run, folder: Path) -> Iterator[Point]:
         raise ValueError(f"{run.folder}: the scores were a function's, which is not kept; call diversify again")
     scorer = None if start is None else run.read_scorer()
     model = run.read_model(curve.base) if start is not None and is_factors(run) else None
-    again = Run.start(folder, split, config, run.read_facts()["source"], scorer if model is None else model)
+    facts, begun = run.read_facts(), scorer if model is None else model
+    again = Run.start(folder, split, config, facts["source"], begun, columns=facts.get("columns"))
     making = fit(again, split, config, model) if scorer is None or model else fit_scores(again, split, config, scorer)
     for point in making:
         yield point

@@ -76,11 +76,11 @@ class Run:
     @classmethod
     def start(
         cls, folder: str | Path, split: Split, config: TrainConfig, source: str = "", model: MF | Scorer | None = None,
-        rules: Bound | None = None,
+        rules: Bound | None = None, columns: Mapping[str, str] | None = None,
     ) -> Self:  # fmt: skip
         """A new run in an empty or absent folder, or the same run taken up again.
 
-        model: what it begins from; rules: what its lists keep
+        model: what it begins from; rules: what its lists keep; columns: what the log calls its columns, by role
         """
         run = cls(Path(folder))
         settings = {
@@ -92,6 +92,7 @@ class Run:
                 "fingerprint": fingerprint(split),
                 "users": comm.row_range(split.n_users).whole,
                 "items": split.n_items,
+                "columns": dict(columns or {}),
             },
         }
         is_run, is_ours = comm.shared((run.config_file.exists(), run.is_ours()))  # what the first process sees

@@ -49,6 +49,7 @@ class DataFacts(TypedDict):
     fingerprint: Fingerprint
     users: Annotated[int, Field(ge=1)]
     items: Annotated[int, Field(ge=1)]
+    columns: NotRequired[dict[str, str]]
 
 
 @with_config(KEPT)
