@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -27,11 +26,6 @@ def steps() -> list[tuple[str, str]]:
     text = (ROOT / "deploy" / "Containerfile").read_text()
     joined = re.sub(r"\\\n", " ", "\n".join(line for line in text.splitlines() if not line.startswith("#")))
     return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in joined.splitlines() if line)]
-
-
-def step(wanted: str) -> str:
-    (found,) = (rest for name, rest in steps() if name == wanted)
-    return found
 
 
 def unit() -> ConfigParser:
@@ -71,45 +65,6 @@ def test_what_the_container_is_built_from_is_there() -> None:
     assert order.index("USER") < order.index("RUN", order.index("RUN") + 1)  # what it compiles is the user's own
     assert "-o divmf /var/cache/divmf" in install
     assert "divmf train" in prepare
-
-
-@pytest.mark.slow
-def test_the_container_s_commands_prepare_serve_and_look_after_it(run_folder: Path, tmp_path: Path) -> None:
-    home, cache, port = tmp_path / "home", tmp_path / "cache", free_port()
-    for folder in (home, cache, tmp_path / "tmp"):
-        folder.mkdir()
-
-    def here(text: str) -> str:
-        """A command with the places of this test."""
-        for there, place in {"/var/lib/divmf": home, "/var/cache/divmf": cache, "/tmp/": f"{tmp_path}/tmp/",
-                             "/runs/current": run_folder, ":8000": f":{port}"}.items():  # fmt: skip
-            text = text.replace(there, str(place))
-        return text
-
-    given = dict(pair.split("=", 1) for name, rest in steps() if name == "ENV" for pair in shlex.split(here(rest)))
-    environment = os.environ | given | {"DIVMF_SERVE_TOKEN": TOKEN, "DIVMF_SERVE_PORT": str(port)}
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    for name, words in {"divmf": DIVMF, "python": [sys.executable]}.items():
-        (commands / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-        (commands / name).chmod(0o755)
-    environment["PATH"] = f"{commands}:{environment['PATH']}"
-    _, prepare = (rest for name, rest in steps() if name == "RUN")
-    subprocess.run(["/bin/sh", "-c", here(prepare)], check=True, env=environment, cwd=tmp_path)
-    assert list(cache.rglob("*.nbc"))
-    assert list((tmp_path / "tmp").iterdir()) == []
-    look = here(step("HEALTHCHECK").partition(" CMD ")[2])
-    assert step("EXPOSE") == "8000"
-    assert subprocess.run(["/bin/sh", "-c", look], env=environment, capture_output=True).returncode
-    words = [*eval(step("ENTRYPOINT")), *eval(step("CMD"))]
-    process = subprocess.Popen([here(word) for word in words], env=environment, start_new_session=True)
-    try:
-        ready(port)
-        assert subprocess.run(["/bin/sh", "-c", look], env=environment).returncode == 0
-        assert (home / "live.sqlite").exists()
-    finally:
-        process.terminate()
-    assert process.wait(20) in (0, -signal.SIGTERM)
 
 
 def test_the_unit_starts_what_it_says_and_ends_it_in_time(run_folder: Path, tmp_path: Path) -> None:
