@@ -647,3 +647,26 @@ def test_discounts_of_today_adjust_the_lists_of_tomorrow(divmf: Any, tmp_path: P
         done = divmf("rerank", wide, "-o", tmp_path / "e.csv", *wrong)
         assert (done.code, says in done.err) == (2, True), done.err
     assert not (tmp_path / "e.csv").exists()
+
+
+def test_lists_that_hold_nothing_of_what_was_held_out_are_said_to(divmf: Any, tmp_path: Path) -> None:
+    wide = write(tmp_path / "wide.csv", "user_id,item_id,score\n1,1,3\n1,2,2\n2,1,3\n2,3,1\n")
+    later = write(tmp_path / "later.csv", "user_id,item_id\n1,3\n2,2\n")
+    wrong = divmf("rerank", wide, "-k", 1, "--ndcg-drop", "5%", "--valid", later, "-o", tmp_path / "o.csv")
+    assert wrong.code == 2
+    assert "later.csv: valid: the lists hold nothing of it, so their nDCG is 0" in wrong.err
+    items = write(tmp_path / "items.csv", "item_id\n1\n2\n3\n")
+    measured = divmf("evaluate", wide, "--test", later, "--catalog", items)
+    assert measured.code == 0
+    assert "no list holds anything of" in measured.err
+
+
+def test_the_setting_of_any_reranker_is_printed(divmf: Any, tmp_path: Path) -> None:
+    wide = write(tmp_path / "wide.csv", "user_id,item_id,score\n1,1,3\n1,2,2\n2,1,3\n2,3,1\n")
+    assert "alpha = 0.5" in divmf("rerank", wide, "--method", "fairrec", "--set", "alpha=0.5", "-k", 1, "-o",
+                                    tmp_path / "o.csv").out  # fmt: skip
+    from divmf.rerank import METHODS
+
+    usual = METHODS["bayes_rule"].settings.model_fields["a"].default
+    assert f"a = {usual:g}, 0 is" in divmf("rerank", wide, "--method", "bayes_rule", "-k", 1, "-o",
+                                           tmp_path / "p.csv").out  # fmt: skip

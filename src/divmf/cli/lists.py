@@ -197,6 +197,8 @@ def evaluate(
     with naming(train):
         popularity = None if train is None else popularity_of(given, Interactions.read(train))
     found = estimate(measured, truth, popularity, k, resamples, seed)
+    if not found["ndcg"]:
+        log.warning("no list holds anything of %s: were its items filtered out of the lists?", test)
     k = k or given.width
     rows: list[list[object]] = [
         [METRICS[name].label, value, f"{value.low:.4f} … {value.high:.4f}", METRICS[name].definition]

@@ -162,6 +162,9 @@ def rerank(
     ceiling = coverage_ceiling(int(made.lengths.sum()), made.n_items)
     title = f"wrote {output}: {len(made):,} lists of {k}; coverage at most {ceiling:.4f}"
     out.table(title, ["", "the model's own", method], rows)
+    if method != "market":
+        knob = given.get(chosen.knob, chosen.settings.model_fields[chosen.knob].default)
+        out.say(f"{chosen.knob} = {knob:g}, {chosen.neutral:g} is the model's list")
     if "gap" in solved:
         out.say(f"ρ = {solved['rho']:.4g}; the best lists of these candidates gain at most {solved['gap']:.1%} more")
     about: dict[str, Any] = {}

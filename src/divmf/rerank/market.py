@@ -207,7 +207,12 @@ class MarketOfLists:
             return float(ndcg(found_in(held_out, items, items.shape[1]), held)[held > 0].mean())
 
         own = accuracy(self.own.items)
-        return lambda items: 1 - accuracy(items) / own if own else 0.0
+        if not own:
+            raise ValueError(
+                "valid: the lists hold nothing of it, so their nDCG is 0 and there is none to lose; were its items"
+                " filtered out of the lists? Set the strength by --replace or --rho (replace, rho) instead"
+            )
+        return lambda items: 1 - accuracy(items) / own
 
     def certificate(self, found: Found) -> "Certificate":
         """The discounts of a solution, and how far it may be from the best lists of these candidates."""
