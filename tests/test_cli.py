@@ -24,6 +24,7 @@ from divmf.cli.inputs import read_users
 from divmf.data.datasets import marketplace
 from divmf.data.interactions import Interactions
 from divmf.engine.clock import Clock
+from divmf.ranking.lists import TopK
 
 QUICK = ["--k", "3", "--dim", "8", "--unmask", "10", "--accuracy-epochs", "3", "--diversity-epochs", "4",
          "--learning-rate", "0.02", "--diversity-rate", "0.02", "--preset", "paper"]  # fmt: skip
@@ -670,3 +671,11 @@ def test_the_setting_of_any_reranker_is_printed(divmf: Any, tmp_path: Path) -> N
     usual = METHODS["bayes_rule"].settings.model_fields["a"].default
     assert f"a = {usual:g}, 0 is" in divmf("rerank", wide, "--method", "bayes_rule", "-k", 1, "-o",
                                            tmp_path / "p.csv").out  # fmt: skip
+
+
+def test_what_the_candidates_hold_bounds_coverage_and_short_lists_are_told(divmf: Any, tmp_path: Path) -> None:
+    wide = write(tmp_path / "wide.csv", "user_id,item_id,score\n1,01,3\n1,02,2\n2,01,3\n")
+    items = write(tmp_path / "items.csv", "item_id\n01\n02\n03\n04\n")
+    done = divmf("rerank", wide, "-k", 2, "--catalog", items, "-o", tmp_path / "o.csv")
+    assert "2 lists of up to 2, 1.5 on average; coverage at most 0.5000: the candidates hold 2 of 4 items" in done.out
+    assert TopK.read(wide, items).item_ids.to_list() == ["01", "02", "03", "04"]

@@ -159,8 +159,12 @@ def rerank(
     before, after = wide.head(k).counts, made.counts
     functions = {"coverage": coverage, "entropy": entropy, "gini": gini}
     rows = [(name, function(before), function(after)) for name, function in functions.items()]
-    ceiling = coverage_ceiling(int(made.lengths.sum()), made.n_items)
-    title = f"wrote {output}: {len(made):,} lists of {k}; coverage at most {ceiling:.4f}"
+    held = int((wide.counts > 0).sum())
+    ceiling = min(coverage_ceiling(int(made.lengths.sum()), made.n_items), held / made.n_items)
+    long = f"{k}" if (made.lengths == k).all() else f"up to {k}, {made.lengths.mean():.1f} on average"
+    title = f"wrote {output}: {len(made):,} lists of {long}; coverage at most {ceiling:.4f}"
+    if held < made.n_items:
+        title += f": the candidates hold {held:,} of {made.n_items:,} items, longer lists more"
     out.table(title, ["", "the model's own", method], rows)
     if method != "market":
         knob = given.get(chosen.knob, chosen.settings.model_fields[chosen.knob].default)

@@ -54,8 +54,8 @@ class TopK:
 
         Args:
             frame: A row an item of a list.
-            catalog: The ids of all items there are (a sequence, a series, or a frame with an item column); without it,
-                the items that appear are taken for the catalog, which makes coverage look better than it is.
+            catalog: The ids of all items there are (a sequence, a series, a frame with an item column, or its file);
+                without it, the items that appear are taken for the catalog, so coverage looks better than it is.
             user: The column of the users, if it has no usual name.
             item: The column of the items, likewise.
             score: The column of the scores, likewise.
@@ -327,6 +327,9 @@ def catalog_of(catalog: Any, items: pl.Series) -> pl.Series:
     """The id table of a catalog given as ids or as a frame; of the items that appear, if none is given."""
     if catalog is None:
         return id_table(items)
+    if isinstance(catalog, str | Path):
+        with naming(catalog):
+            catalog = read_table(catalog)
     if hasattr(catalog, "columns"):
         table = to_polars(catalog)
         catalog = table[find_column(table, "item")]
