@@ -19,8 +19,10 @@ from safetensors.numpy import load_file
 
 from divmf.cli import main
 from divmf.cli.console import strict
+from divmf.cli.demo import own_command
 from divmf.cli.errors import explain
 from divmf.cli.inputs import read_users
+from divmf.cli.train import smaller_than_best
 from divmf.data.datasets import marketplace
 from divmf.data.interactions import Interactions
 from divmf.engine.clock import Clock
@@ -54,6 +56,7 @@ def test_the_whole_path_from_a_log_to_measured_lists(divmf: Any, log: Path, tmp_
     assert pl.read_csv(tmp_path / "curve.csv").height == len(curve)
 
     assert divmf("pick", run, "--epoch", "4", "--json").json["epoch"] == 4
+    assert [line.split()[0] for line in divmf("curve", run, "--all").out.splitlines()[2:]] == list("01234")
     assert "picked diversity epoch 4" in divmf("pick", run, "--epoch", 4).out
 
     assert divmf("recommend", run, "-o", lists, "--seen", "train+valid", "--json").json == {
@@ -107,7 +110,11 @@ def test_the_defaults_choose_lambda_and_rate_and_make_a_curve_of_the_market(
     assert len(points) == said["diversity_epochs"] >= 12
     assert all(point["knob"] > 0 and point["gap"] >= 0 for point in points)
     assert all("knob" not in point for point in curve if point["phase"] == "accuracy")
-    assert "ρ = " in divmf("curve", market).out
+    lines = divmf("curve", market, "--all").out.splitlines()[2:]  # the number in front is the one that --epoch takes
+    assert {int(line.split()[0]) for line in lines} == {0, *(point["epoch"] for point in points)}
+    for line in lines[1:]:
+        epoch, name = line.split()[0], " ".join(line.split()[1:4])
+        assert next(f"ρ = {point['knob']:.4g}" for point in points if point["epoch"] == int(epoch)) == name
     assert said["picked"]["valid"]["ndcg"] >= 0.95 * said["base"]["valid"]["ndcg"]
 
     lists, parts = tmp_path / "lists.parquet", tmp_path / "parts"
@@ -263,9 +270,41 @@ def test_describe_prints_the_row_of_table_1(divmf: Any, log: Path, tmp_path: Pat
     done = divmf("data", "describe", log, "-o", tmp_path / "skew.png")
     assert "1,500" in done.out
     assert (tmp_path / "skew.png").read_bytes().startswith(b"\x89PNG")
+    assert "repeated pairs merged: 0" in done.out
     found = divmf("data", "describe", log, "--json").json
     assert (found["users"], found["items"], found["interactions"]) == (120, 60, 1500)
     assert found["density"] == pytest.approx(1500 / 7200)
+
+
+def test_the_help_names_the_commands_in_the_order_of_the_job(divmf: Any) -> None:
+    said = divmf("--help").out
+    places = [said.index(f"│ {name} ") for name in ("train", "curve", "pick", "recommend", "evaluate", "audit", "demo")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"), [({"dim": 32}, "smaller than its best and within 0.2% of it"), ({"dim": 64}, "")]
+)
+def test_a_smaller_model_that_is_chosen_is_said_to_be_one(chosen: dict[str, int], told: str) -> None:
+    tried = [
+        {"model": "ials", "settings": {"dim": 32}, "valid_ndcg": 0.1999},
+        {"model": "ials", "settings": {"dim": 64}, "valid_ndcg": 0.2},
+        {"model": "ease", "settings": {"l2": 1}, "valid_ndcg": 0.3},
+    ]
+    said = smaller_than_best({"model": "ials", "settings": chosen, "tried": tried})
+    assert said == (f", {told}" if told else "")
+
+
+def test_the_demo_says_how_to_call_what_is_not_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    assert own_command() == "divmf"
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    monkeypatch.setattr("sys.executable", str(tmp_path / ".venv/bin/python"))
+    assert own_command().endswith("python -m divmf")
+    (tmp_path / ".venv/bin/divmf").write_text("")
+    assert own_command() == ".venv/bin/divmf"
 
 
 def test_doctor_and_the_list_of_datasets_answer_in_json_too(divmf: Any) -> None:

@@ -461,6 +461,7 @@ def test_a_small_log_is_described_as_worked_out_by_hand():
     assert found.per_item == (1, 2.5, 6)
     assert found.per_user == (1, 1.5, 4)
     assert (str(found.first), str(found.last)) == ("2001-09-09 01:46:40+00:00", "2001-09-09 01:46:45+00:00")
+    assert found.users_with_one == 3
     assert found.merged == 0
 
 

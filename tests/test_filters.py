@@ -105,8 +105,8 @@ def test_conditions_are_sql_over_the_catalog() -> None:
     [
         ("genre = 'Drama'", "no column 'genre'"),
         ("category = ", "cannot be read"),
-        ("category", "not yes or no"),
-        ("item_id", "not yes or no"),
+        ("category", "holds text, not true or false; write a condition, such as category = 'a'"),
+        ("item_id", "not true or false"),
     ],
 )
 def test_conditions_that_do_not_work_say_so_in_one_line(expression: str, says: str) -> None:

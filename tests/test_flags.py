@@ -8,7 +8,22 @@ import polars as pl
 import pytest
 import typer
 
-from divmf.cli import audit, compare, data, demo, doctor, lists, plan, replay, reproduce, rerank, rerun, serve, train
+from divmf.cli import (
+    audit,
+    compare,
+    curve,
+    data,
+    demo,
+    doctor,
+    lists,
+    plan,
+    replay,
+    reproduce,
+    rerank,
+    rerun,
+    serve,
+    train,
+)
 from divmf.cli.app import app
 from divmf.models.config import EPOCH_SETTINGS, OF_METHOD, TrainConfig
 
@@ -16,6 +31,7 @@ from divmf.models.config import EPOCH_SETTINGS, OF_METHOD, TrainConfig
 MODULES = (
     audit,
     compare,
+    curve,
     data,
     demo,
     doctor,

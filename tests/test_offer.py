@@ -204,6 +204,12 @@ def test_the_command_writes_lists_for_new_people(divmf: Any, split: Split, tmp_p
     assert done.code == 0
     lists = pl.read_parquet(tmp_path / "lists.parquet")
     assert set(lists["user_id"]) == set(frame["user_id"])
+    assert "in training" not in done.err
+    split.train.frame.head(150).select("user_id", "item_id").write_csv(tmp_path / "old.csv")
+    flags = ["--histories", tmp_path / "old.csv"]
+    done = divmf("recommend", tmp_path / "run", "-o", tmp_path / "lists.parquet", *flags)
+    known = split.train.frame.head(150)["user_id"].n_unique()
+    assert f"{known:,} of the {known:,} users of {tmp_path / 'old.csv'} were in training (such as" in done.err
     assert lists.join(frame, on=["user_id", "item_id"]).is_empty()
     (tmp_path / "bad.csv").write_text("user_id,item_id\n1,nothing\n")
     done = divmf("recommend", tmp_path / "run", "-o", tmp_path / "no.parquet", "--histories", tmp_path / "bad.csv")

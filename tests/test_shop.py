@@ -102,6 +102,11 @@ def test_the_commands_keep_the_rules_and_say_what_they_cost(divmf: Any, tmp_path
     assert done.code == 0, done.err
     assert done.json["rules"]["unmet"] == done.json["rules"]["over"] == done.json["rules"]["lists_broken"] == 0
     assert done.json["rules"]["ndcg_with"] == done.json["base"]["test"]["ndcg"]
+    said = divmf("curve", tmp_path / "run", "--all").out.splitlines()
+    model, ruled = (next(line.split() for line in said if name in line) for name in ("ease, the model", "ease under"))
+    assert (model[0], ruled[0]) == ("–", "0")  # the model keeps no rules, so it cannot be picked
+    assert float(model[-5]) == pytest.approx(done.json["rules"]["ndcg_without"], abs=1e-4)
+    assert float(ruled[-5]) == pytest.approx(done.json["rules"]["ndcg_with"], abs=1e-4)
     divmf("recommend", tmp_path / "run", "-o", tmp_path / "a.parquet", "--seen", "all")
     check(pl.read_parquet(tmp_path / "a.parquet"))
     divmf("train", tmp_path / "data.parquet", "-o", tmp_path / "plain", *few)

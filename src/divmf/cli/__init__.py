@@ -4,9 +4,17 @@ import io
 import sys
 
 import typer
+from typer.models import CommandInfo
 
 from divmf.cli.app import app
 from divmf.cli.errors import explain, failed, one_line_of
+
+ORDER = ("train", "curve", "pick", "recommend", "evaluate", "audit", "rerank", "compare", "serve", "replay", "demo")
+
+
+def place(command: CommandInfo) -> int:
+    """Where a command stands in the help: the main job in its order, then the others."""
+    return ORDER.index(command.name) if command.name in ORDER else len(ORDER)
 
 
 def main() -> None:
@@ -19,6 +27,7 @@ def main() -> None:
         from divmf.cli import (  # noqa: F401  (each registers its commands)
             audit,
             compare,
+            curve,
             data,
             demo,
             doctor,
@@ -37,6 +46,7 @@ def main() -> None:
                 f"argument {sys.argv.index('', 1)} is empty, as of a variable that is not set; give a value,"
                 " or leave it out"
             )
+        app.registered_commands.sort(key=place)
         code = app(prog_name="divmf", standalone_mode=False)
     except typer.Abort:
         code = failed("stopped", 1)

@@ -88,6 +88,14 @@ def describe(
             ]
         ],
     )
+    span = f"from {found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}" if found.first and found.last else (
+        "no times" if read.times is None else "times that are not dates"
+    )  # fmt: skip
+    least, median, most = found.per_user
+    out.say(
+        f"{span} · per user {least:,} to {most:,}, median {median:g}; users with one: {found.users_with_one:,}"
+        f" · repeated pairs merged: {found.merged:,}"
+    )
     if output:
         from divmf.reports.chart_files import save_chart
 

@@ -1,5 +1,9 @@
 """divmf demo."""
 
+import os
+import shutil
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,7 +35,7 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(help="Seed of the marketplace and of the training.")] = 0,
 ) -> None:
-    """Train, diversify, compare with every reranker and write a report, on a built-in synthetic marketplace.
+    """Train, diversify, compare with every reranker installed and write a report, on a built-in synthetic marketplace.
 
     Writes report.html and the run folder, prints the table. Needs no network and no data; takes about a minute.
     """
@@ -70,12 +74,22 @@ def demo(
         ["", *SHOWN],
         [[name, *(point.test[metric] for metric in SHOWN)] for name, point in points.items()],
     )
+    call, extra = own_command(), "" if find_spec("fastapi") else "   (needs: pip install 'divmf[serve]')"
     out.say(
-        f"\nreport: {report.resolve()}\nlive:   divmf serve {run.folder}\nnext:   divmf train YOUR_EVENTS.csv -o run"
+        f"\nreport: {report.resolve()}\nlive:   {call} serve {run.folder}{extra}"
+        f"\nnext:   {call} train YOUR_EVENTS.csv -o run"
     )
     out.result(
         {"report": str(report), "run": str(run.folder), "base": curve.base.to_json(), "picked": picked.to_json()}
     )
+
+
+def own_command() -> str:
+    """How this divmf is called: by its name where that is found, else by its path beside this Python."""
+    if shutil.which("divmf"):
+        return "divmf"
+    beside = Path(sys.executable).parent / "divmf"
+    return os.path.relpath(beside) if beside.exists() else f"{sys.executable} -m divmf"
 
 
 RULES = """[capacity]                # a full item is in nobody's list
@@ -106,8 +120,8 @@ def rules_at_work(
     assert without is not None  # the market made it
     title = "Every item has a number of seats, and every seller was promised a hundredth of all slots."
     out.note(
-        f"the same lists under rules: divmf recommend {run.folder} --rules {file} --catalog {output / 'items.csv'}"
-        " -o lists.csv"
+        f"the same lists under rules: {own_command()} recommend {run.folder} --rules {file}"
+        f" --catalog {output / 'items.csv'} -o lists.csv"
     )
     return rules_section(bound, without.lists["all"], made.lists["all"], ndcg, title)
 

@@ -15,6 +15,8 @@ from divmf.cli.options import command
 from divmf.engine.files import naming
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from divmf.estimator import Recommender
     from divmf.market.bound import Bound
     from divmf.market.rules import Rules
@@ -116,6 +118,8 @@ def recommend(
         with naming(new_items):
             chosen = chosen.with_items(read_table(new_items))
     people = None if histories is None else read_histories(histories, chosen.split.train, weight, user, item)
+    if people is not None:
+        say_known(out, people.user_ids, chosen.split.user_ids, histories)
     about: dict[str, Any] = {}
     if given_rules is not None:
         with out.progress(f"the market with the rules of {rules}", None):
@@ -130,6 +134,18 @@ def recommend(
     n_lists = int(comm.total(len(lists)))
     out.say(f"wrote {output}: {n_lists:,} lists of {lists.width} ({chosen.point.name})")
     out.result({"output": str(output), "users": n_lists, "k": lists.width, "epoch": chosen.point.epoch} | about)
+
+
+def say_known(out: Out, given: "pl.Series", known: "pl.Series", histories: Path | None) -> None:
+    """A note, where people of --histories were in training: their lists are from the file alone."""
+    if given.dtype != known.dtype:
+        return
+    both = given.filter(given.is_in(known.implode()))
+    if len(both):
+        out.note(
+            f"{len(both):,} of the {len(given):,} users of {histories} were in training (such as {both[0]!r}); these"
+            " lists are from the histories in the file alone. Leave --histories out for what the run knows of them"
+        )
 
 
 def under_rules(

@@ -1,4 +1,4 @@
-"""divmf train, curve, pick."""
+"""divmf train."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from divmf.cli.app import app
 from divmf.cli.console import Out
 from divmf.cli.filters import Filtered, read_rules, say_given
 from divmf.cli.groups import read_groups, say_both
-from divmf.cli.inputs import PICTURES, Columns, check_output, held_share, load_split, positive_share
+from divmf.cli.inputs import Columns, held_share, load_split, positive_share
 from divmf.cli.options import command
 from divmf.engine.clock import Clock
 from divmf.engine.files import naming
@@ -52,7 +52,10 @@ def train(
     k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
     pick: Annotated[
         str | None,
-        typer.Option(help="Pick the most diverse point that loses at most this much validation nDCG; 5% if not given."),
+        typer.Option(
+            help="Pick the most diverse point that loses at most this much validation nDCG; default 5%, but an earlier"
+            " pick stays."
+        ),
     ] = None,
     user: Columns.user = None,
     item: Columns.item = None,
@@ -61,7 +64,7 @@ def train(
     split_column: Columns.split = None,
     hold_out: Columns.hold_out = None,
     rules: Filtered.rules = None,
-    catalog: Filtered.catalog = None,
+    catalog: Annotated[Path | None, typer.Option(help="The catalog whose columns --groups and --rules use.")] = None,
     groups: Annotated[
         str | None,
         typer.Option(help="Also what groups of items get, before and after: a column of --catalog, such as seller."),
@@ -142,8 +145,8 @@ def train(
         f" {coverage_ceiling(int(comm.total(split.n_users)) * config.k, split.n_items):.4f}",
         ["", *SHOWN],
         [
-            [f"{base_name(run)}, the model", *(base.test[name] for name in SHOWN)],
-            [f"picked: {picked.name}", *(picked.test[name] for name in SHOWN)],
+            [name, *(point.test[metric] for metric in SHOWN)]
+            for name, point in (*named_starts(run, curve).items(), (f"picked: {picked.name}", picked))
         ],
     )  # fmt: skip
     if grouped is not None:
@@ -196,6 +199,13 @@ def base_name(run: "Run") -> str:
     return "MF" if choice is None else str(choice["model"])
 
 
+def named_starts(run: "Run", curve: "Curve") -> "dict[str, Point]":
+    """What a curve begins with: the model, and with rules also the model's lists where they keep them (ρ = 0)."""
+    model, base = curve.without_rules, curve.base
+    starts = {f"{base_name(run)}, the model": model}
+    return starts if model is base else starts | {f"{base_name(run)} under the rules": base}
+
+
 def say_choice(out: Out, run: "Run", earlier: Path | None) -> None:
     """The models that were tried, the best of each kind, and by how much the choice is ahead; or what was taken on."""
     from divmf.models.searches import told
@@ -219,7 +229,8 @@ def say_choice(out: Out, run: "Run", earlier: Path | None) -> None:
         rows.append([name, len(trials), seconds, best["valid_ndcg"], told(best["settings"])])
     out.table("models tried", ["", "trials", "seconds", "validation nDCG", "best settings"], rows)
     ahead = ahead_of_others(choice)
-    lead = "" if ahead is None else (
+    lead = smaller_than_best(choice)
+    lead += "" if ahead is None else (
         f", {ahead:.1%} ahead of the best other kind" if ahead >= 0
         else f": as good as the best to within {-ahead:.1%}, with fewer numbers"
     )  # fmt: skip
@@ -227,6 +238,15 @@ def say_choice(out: Out, run: "Run", earlier: Path | None) -> None:
     for name, why in choice["left_out"].items():
         out.say(f"{name} was {'cut short' if any(row[0] == name for row in rows) else 'not tried'}: {why}")
     out.say("")
+
+
+def smaller_than_best(choice: Mapping[str, Any]) -> str:
+    """Why the settings chosen are not the most accurate of their kind: fewer numbers, and next to nothing lost."""
+    from divmf.models.searches import TIE
+
+    kind = [trial for trial in choice["tried"] if trial["model"] == choice["model"]]
+    best = max(kind, key=lambda trial: trial["valid_ndcg"])
+    return "" if best["settings"] == choice["settings"] else f", smaller than its best and within {TIE:.1%} of it"
 
 
 def profile_of(clock: Clock) -> list[dict[str, Any]]:
@@ -294,100 +314,3 @@ def train_run(
         out.note(f"\nstopped; {done} epochs are kept in {output}. The same command goes on from there.")
         raise
     return run
-
-
-RunArgument = Annotated[Path, typer.Argument(help="A run folder made by `divmf train`.")]
-
-
-@command(app, "curve")
-def curve(
-    out: Out,
-    run: RunArgument,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also write the curve: .csv, .parquet, .html, .png or .svg.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every epoch, not only a readable choice of them.")] = False,
-) -> None:
-    """The accuracy–diversity curve of a run: what each epoch gives on validation and test."""
-    from divmf.train.runs import Run
-
-    opened = Run.open(run)
-    made = opened.read_curve()
-    if output:
-        check_output(output, (".csv", ".parquet", *PICTURES), [], ("phase", "epoch", "valid_ndcg"))
-    if not len(made):
-        raise ValueError(f"{run} has no finished epoch yet; run `divmf train` with the same settings")
-    points = made.operating
-    step = 1 if every else max(1, len(points) // 20)
-    chosen = [point for number, point in enumerate(points) if number % step == 0 or number == len(points) - 1]
-    parts = [("valid", "ndcg"), ("valid", "coverage"), ("valid", "gini"), *(("test", name) for name in SHOWN)]
-    base = base_name(opened)
-    rows = [
-        [base if point.phase == "accuracy" else point.name if point.knob else f"{point.phase} {point.epoch}",
-         *(getattr(point, part)[name] for part, name in parts)]
-        for point in chosen
-    ]  # fmt: skip
-    out.table(f"{run}: k = {opened.read_config().k}", ["point", *(f"{part} {name}" for part, name in parts)], rows)
-    if output:
-        write_curve(opened, made, output)
-        out.note(f"wrote {output}")
-    out.result([point.to_json() for point in made.points])
-
-
-def write_curve(run: "Run", made: "Curve", output: Path) -> None:
-    """The curve of a run as a table or a picture, by the ending of the name."""
-    from divmf.data.tables import write_table
-
-    if output.suffix in (".csv", ".parquet"):
-        write_table(made.frame, output)
-        return
-    from divmf.reports.drawing import draw_curve
-    from divmf.reports.experiments.compare import NAMES
-
-    config, picked = run.read_config(), run.read_picked() if run.has_pick() else None
-    draw_curve(made, NAMES[config.method], config.k, picked, base_name(run)).save(output)
-
-
-@command(app, "pick")
-def pick(
-    out: Out,
-    run: RunArgument,
-    ndcg_drop: Annotated[
-        str | None, typer.Option(help="The most diverse point that loses at most this much nDCG, such as 5%.")
-    ] = None,
-    gini: Annotated[float | None, typer.Option(help="The most accurate point with at most this Gini index.")] = None,
-    coverage: Annotated[
-        str | None, typer.Option(help="The most accurate point with at least this coverage, such as 80%.")
-    ] = None,
-    epoch: Annotated[int | None, typer.Option(help="This point of the curve; 0 is the model itself.")] = None,
-    rho: Annotated[
-        float | None,
-        typer.Option(help="The point with exactly this ρ (--method market); made, if the curve does not have it."),
-    ] = None,
-    knee: Annotated[bool, typer.Option("--knee", help="The point where the curve bends.")] = False,
-) -> None:
-    """Choose the operating point of a run, on validation, for `divmf recommend` and `divmf serve`."""
-    from divmf.train.runs import Run
-
-    opened = Run.open(run)
-    point = choose(
-        opened,
-        None,
-        "knee" if knee else None,
-        ndcg_drop=None if ndcg_drop is None else positive_share(ndcg_drop, "--ndcg-drop"),
-        gini=gini,
-        coverage=None if coverage is None else positive_share(coverage, "--coverage"),
-        epoch=epoch,
-        rho=rho,
-    )
-    base = opened.read_curve().base
-    lost = 1 - point.valid["ndcg"] / base.valid["ndcg"] if base.valid["ndcg"] else 0.0
-    change = f"{lost:.1%} of validation nDCG given up" if lost >= 0 else f"{-lost:.1%} more validation nDCG"
-    out.say(f"picked {point.name}: {change}")
-    rows = [
-        [f"{metric}", base.valid[metric], point.valid[metric], base.test[metric], point.test[metric]]
-        for metric in SHOWN
-    ]
-    name = base_name(opened)
-    out.table("", ["", f"valid {name}", "valid picked", f"test {name}", "test picked"], rows)
-    out.result(point.to_json() | {"run": str(run), "ndcg_lost": lost})

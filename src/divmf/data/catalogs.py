@@ -98,8 +98,11 @@ def holds(catalog: pl.DataFrame | None, expression: str, rule: str) -> Array:
     if found.dtype != pl.Boolean:
         values = set(found.drop_nulls().unique().to_list()) if found.dtype.is_integer() else None
         if values is None or not values <= {0, 1}:
+            text = found.dtype == pl.String and found.drop_nulls().len() > 0
+            condition = f"{expression.strip()} = '{found.drop_nulls()[0]}'" if text else "year > 2000"
             raise ValueError(
-                f"{rule} {expression!r} holds {found.dtype}, not yes or no; write a condition, such as year > 2000"
+                f"{rule} {expression!r} holds {'text' if text else found.dtype}, not true or false; write a condition,"
+                f" such as {condition}"
             )
     if len(found) != len(catalog):
         raise ValueError(

@@ -22,6 +22,7 @@ class Description:
 
     head_share   share of the interactions held by the most popular tenth of the items, rounded up
     gini         of the items' popularity, as for recommendations: 0 when even, 1 when one item has all
+    users_with_one       users with a single interaction
     per_user, per_item   least, median and most interactions
     first, last  times of the earliest and the latest interaction, where the times are dates
     merged       repeated pairs that were merged away while reading
@@ -33,6 +34,7 @@ class Description:
     density: float
     head_share: float
     gini: float
+    users_with_one: int
     per_user: tuple[int, float, int]
     per_item: tuple[int, float, int]
     first: datetime | None
@@ -46,6 +48,7 @@ def describe(data: Interactions) -> Description:
         raise ValueError("there are no interactions to describe; give data with at least one")
     popularity = np.sort(data.popularity)[::-1]  # (n_items,), the most popular first
     n_items = len(popularity)
+    counts = np.bincount(data.users, minlength=data.n_users)  # (n_users,)
     steps = n_items + 1 - 2 * np.arange(1, n_items + 1)  # as in metrics.gini, which lies beside and not below
     return Description(
         users=data.n_users,
@@ -54,7 +57,8 @@ def describe(data: Interactions) -> Description:
         density=data.density,
         head_share=float(popularity[: tenth(n_items)].sum() / len(data)),
         gini=float(steps @ popularity) / (len(data) * max(1, n_items - 1)),
-        per_user=spread(np.bincount(data.users, minlength=data.n_users)),
+        users_with_one=int((counts == 1).sum()),
+        per_user=spread(counts),
         per_item=spread(popularity),
         first=None if data.times is None else as_date(int(data.times.min())),
         last=None if data.times is None else as_date(int(data.times.max())),

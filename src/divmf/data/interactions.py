@@ -393,5 +393,5 @@ def check_known(users: pl.Series, known: Array) -> None:
         unknown = users.filter(pl.Series(~known))
         raise ValueError(
             f"{len(unknown):,} of the {len(users):,} users were not in the training data (such as {unknown[0]!r});"
-            " leave them out, or train again with their interactions"
+            " leave them out, train again with their interactions, or give what they met as --histories (histories=…)"
         )

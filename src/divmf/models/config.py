@@ -76,8 +76,8 @@ class TrainConfig:
         default=None,
         gt=0,
         le=1_000_000,
-        description="how much work may go into choosing a model, as seconds of one thread (60s, 5m); if not given,"
-        " half a minute, and more for more data",
+        description="how much work may go into choosing a model, as seconds of one thread (60s, 5m);"
+        " default: half a minute, and more for more data",
         json_schema_extra={"text": True},
     )
     method: Literal["market", "divmf"] = Field(

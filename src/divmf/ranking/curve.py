@@ -323,9 +323,12 @@ class Curve:
         reached = [point for point in self.operating if sign * point.value("valid", metric) >= sign * value]
         if not reached:
             best = sign * max(sign * point.value("valid", metric) for point in self.operating)
+            further = "train more diversity epochs"
+            if self.has_rho:
+                last = self.operating[-1].knob or 0.0
+                further = f"make a point beyond ρ = {last:.4g} with --rho (rho=…), or a longer curve with --deepest"
             raise ValueError(
-                f"{metric}={value:g} is not reached on validation: the best is {best:.4f};"
-                " ask for less, or train more diversity epochs"
+                f"{metric}={value:g} is not reached on validation: the best is {best:.4f}; ask for less, or {further}"
             )
         return max(reached, key=lambda point: (point.value("valid", "ndcg"), sign * point.value("valid", metric)))
 

@@ -145,7 +145,7 @@ class Exchange:
         with self.clock.phase("writing"):
             self.run.record_chosen(point, chosen)
         log.info(
-            "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; at most %.1f%% of the gain from the optimum",
+            "ρ = %.4g: validation nDCG %.4f, coverage %.3f, Gini %.3f; proven within %.1f%% of the best possible gain",
             rho, valid["ndcg"], valid["coverage"], valid["gini"], 100 * gap,
         )  # fmt: skip
         return point
@@ -202,9 +202,21 @@ def refine(
             between = float(value) if name == "rho" else rho_between(curve, name, float(value))
             if between is None or any(point.knob == between for point in curve.points) or between <= 0:
                 return
-            maker = maker or Exchange(run, split, config, clock, scorer)
+            if maker is None:
+                maker = Exchange(run, split, config, clock, scorer)
+                log.info("looking for %s, between the points so far:", told_criterion(name, float(value or 0)))
             smaller = [point for point in curve.operating if (point.knob or 0.0) < between]
             maker.point(between, curve, smaller[-1])
+
+
+def told_criterion(name: str, value: float) -> str:
+    """What `refine` looks for, in words."""
+    return {
+        "ndcg_drop": f"the point that loses {value:.4g} of validation nDCG",
+        "gini": f"the point with a validation Gini of {value:.4g}",
+        "coverage": f"the point with a validation coverage of {value:.4g}",
+        "rho": f"the point at ρ = {value:.4g}",
+    }[name]
 
 
 def rho_between(curve: Curve, name: str, value: float) -> float | None:
