@@ -93,7 +93,7 @@ def standings(folder: Path) -> Iterator[Cell]:
 
 
 def summary(folder: Path) -> str:
-    """All cells in a sentence."""
+    """All cells in two sentences."""
     cells = list(standings(folder))
     counts = Counter(cell.standing for cell in cells)
     seeds = max(len(seeds_of(*key[:2], folder, key[2])) for key in tables(folder))
@@ -101,10 +101,10 @@ def summary(folder: Path) -> str:
     sets = "; ".join(f"k = {k}: {', '.join(names)}" for k, names in of_k.items() if names)
     bases = ", ".join(dict.fromkeys(base for _, base, _ in tables(folder)))
     return (
-        f"Of {len(cells)} cells ({sets}; models {bases}; {seeds} seed{'s' if seeds > 1 else ''}; three metrics; losses"
-        f" of 5, 10, 20 and 40%), the market is clearly best on the same model in {counts['best']}, not distinguishable"
-        f" from the best in {counts['tied']} and behind in {counts['behind']}; not every model and method is made on"
-        " every dataset, and the page says which."
+        f"Of {len(cells)} comparisons with all other methods on the same model, the market is clearly best in"
+        f" {counts['best']}, not distinguishable from the best in {counts['tied']} and behind in {counts['behind']}."
+        f" They are three metrics at losses of 5, 10, 20 and 40% of nDCG; {sets}; models {bases}; {seeds}"
+        f" seed{'s' if seeds > 1 else ''}. The page of results says which model and method is made on which dataset."
     )
 
 

@@ -121,7 +121,8 @@ def test_what_is_made_is_said_and_counted(tmp_path: Path) -> None:
     assert len(found) == len(LOSSES) * len(METRICS)
     assert {cell.standing for cell in found} == {"best"}
     text = summary(tmp_path)
-    assert text.startswith("Of 12 cells (k = 5: MovieLens-1M; models ease; 1 seed; ")
+    assert text.startswith("Of 12 comparisons with all other methods on the same model, ")
+    assert "40% of nDCG; k = 5: MovieLens-1M; models ease; 1 seed." in text
     assert "in 12, not distinguishable from the best in 0 and behind in 0" in text
     assert behind(found).startswith("The market is behind no rival")
     assert "| MovieLens-1M | ease | 5 | 5% | gini | 0.8000 | fairrec 0.7000 |" in behind(
