@@ -98,7 +98,7 @@ def test_short_lists_stay_where_there_is_nothing_else() -> None:
         assert (lists.items >= 0).sum(axis=1).tolist() == [1, 2, 0, 3]
 
 
-@pytest.mark.parametrize(("nearby", "least", "most"), [(None, 5, 12), (np.full(8, 0.5), 2, 12)])
+@pytest.mark.parametrize(("nearby", "least", "most"), [(None, 5, 12), (np.full(8, 0.5), 5, 12)])
 def test_a_certificate_takes_so_many_looks_at_least_and_at_most(nearby: Any, least: int, most: int) -> None:
     for scores, rho, looks in (
         (np.eye(8), 1e-3, {least}),

@@ -21,12 +21,9 @@ from divmf.kernels.market import ONE, ONE_BITS, Columns, answer_part
 from divmf.market.columns import no_counts
 from divmf.market.solve import Lists, Market, Solution
 
-# looks at all items: at the least, for the discounts serve later lists as well, and at the most; from a ρ nearby fewer,
-# unless a few more may make the gap small
-LEAST, LOOKS = 5, 12
-LEAST_NEARBY, LOOKS_NEARBY = 2, 5
-TIGHT, STALLED, STALLED_NEARBY = 0.02, 0.97, 0.9  # a gap small enough; one that hardly falls from one look to the next
-LOOSE = 0.05  # a gap that a few looks will not make small
+LEAST, LOOKS = 5, 12  # looks at all items: at the least, for the discounts serve later lists as well; at the most
+TIGHT, STALLED = 0.02, 0.97  # a gap small enough; one that hardly falls from one look to the next
+LOOSE = 0.05  # a gap that, from a ρ nearby, more than the least looks will not make small
 PART_WAY = 0.8  # of the way to where demand meets what is offered: neighbours move too
 RADIUS, LEAST_RADIUS, LARGEST_RADIUS = 0.08, 0.01, 3.0  # how far around a discount demand is looked at; the first
 OF_SPAN, MOST_SPAN = 0.1, 10.0  # the first radius as a share of what the exposure of an item leaves open, ρ at the most
@@ -63,11 +60,8 @@ def certify(market: Market, found: Solution, nearby: Array | None = None) -> Cer
         if bound < lowest:
             best, lowest = discount, bound
         before, gap = gap, max(0.0, lowest - value) / gained if gained > 0 else 0.0
-        least, most, stalled = LEAST, LOOKS, STALLED
-        if nearby is not None:
-            least = LEAST_NEARBY
-            most, stalled = (LOOKS_NEARBY, STALLED_NEARBY) if gap > LOOSE else (LOOKS, STALLED)
-        if look >= most or (look >= least and (gap <= TIGHT or gap > stalled * before)):
+        most = LEAST if nearby is not None and gap > LOOSE else LOOKS
+        if look >= most or (look >= LEAST and (gap <= TIGHT or gap > STALLED * before)):
             break
         discount, radius = balanced(market, rho, discount, radius, counts, unit)
     return Certificate(best, gap)
