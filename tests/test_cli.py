@@ -678,6 +678,8 @@ def test_discounts_of_today_adjust_the_lists_of_tomorrow(divmf: Any, tmp_path: P
     pl.DataFrame({"user_id": ["u1", "u2"], "item_id": ["i1", "i2"]}).write_csv(valid)
     found = divmf("rerank", wide, "--ndcg-drop", "5%", "--valid", valid, "-o", tmp_path / "d.csv", "--json").json
     assert found["gini"] <= found["before"]["gini"]
+    assert 0.95 * found["before"]["ndcg"] <= found["ndcg"] <= 1
+    assert 0 < solved["replaced"] <= 0.3
     for wrong, says in (
         (["--use", kept, "--rho", 1], "--rho and --use both say"),
         (["--ndcg-drop", "5%"], "--ndcg-drop and --valid go together"),

@@ -118,9 +118,9 @@ def rerank(
     from divmf.data.interactions import Interactions
     from divmf.data.outputs import DISCOUNTS, LISTS, protect
     from divmf.data.tables import check_writable, write_table
-    from divmf.ranking.metrics import coverage, coverage_ceiling, entropy, gini
+    from divmf.ranking.metrics import coverage, coverage_ceiling, entropy, gini, measure
     from divmf.rerank import find_method, parse_settings
-    from divmf.rerank.candidates import in_given_order
+    from divmf.rerank.candidates import in_given_order, replaced
 
     chosen = find_method(method)
     given = parse_settings(chosen.function, settings_given or [])
@@ -159,6 +159,10 @@ def rerank(
     before, after = wide.head(k).counts, made.counts
     functions = {"coverage": coverage, "entropy": entropy, "gini": gini}
     rows = [(name, function(before), function(after)) for name, function in functions.items()]
+    if valid is not None:
+        held_out = wide.matrix_of(Interactions.read(valid))
+        rows.append(("ndcg", measure(wide.head(k), held_out)["ndcg"], measure(made, held_out)["ndcg"]))
+    changed = replaced(wide.head(k).items, made.items)
     held = int((wide.counts > 0).sum())
     ceiling = min(coverage_ceiling(int(made.lengths.sum()), made.n_items), held / made.n_items)
     long = f"{k}" if (made.lengths == k).all() else f"up to {k}, {made.lengths.mean():.1f} on average"
@@ -169,6 +173,8 @@ def rerank(
     if method != "market":
         knob = given.get(chosen.knob, chosen.settings.model_fields[chosen.knob].default)
         out.say(f"{chosen.knob} = {knob:g}, {chosen.neutral:g} is the model's list")
+    forced = ", more than --replace: the rules need it" if ruled and changed > given.get("replace", 1) else ""
+    out.say(f"{changed:.1%} of the slots hold an item that the model's own list does not{forced}")
     if "gap" in solved:
         out.say(f"ρ = {solved['rho']:.4g}; the best lists of these candidates gain at most {solved['gap']:.1%} more")
     about: dict[str, Any] = {}
@@ -179,7 +185,7 @@ def rerank(
     short = int((made.lengths < k).sum())  # the library has warned of them
     out.result({
         "output": str(output), "method": method, "settings": given, **solved, "users": len(made), "k": k,
-        "short": short, "catalog": made.n_items, "coverage_ceiling": ceiling,
+        "short": short, "replaced": changed, "catalog": made.n_items, "coverage_ceiling": ceiling,
         **{name: after_value for name, _, after_value in rows},
         "before": {name: before_value for name, before_value, _ in rows}, **about,
     })  # fmt: skip

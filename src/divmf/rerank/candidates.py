@@ -161,3 +161,9 @@ def lists(candidates: TopK, columns: Array, order: str = "method") -> TopK:
     items = np.where(columns >= 0, np.take_along_axis(candidates.items, columns, axis=1), -1)
     scores = np.where(columns >= 0, np.take_along_axis(candidates.scores, columns, axis=1), -np.inf)
     return replace(candidates, items=items.astype(np.int32), scores=scores.astype(np.float32))
+
+
+def replaced(own: Array, items: Array) -> float:
+    """The fraction of the slots of lists in which others stand than in these.  own, items (n_lists, k), −1 for none"""
+    stays = sum((own == slot[:, None]) & (slot[:, None] >= 0) for slot in items.T)
+    return 1 - float(np.sum(stays)) / max(1, int((own >= 0).sum()))

@@ -13,7 +13,7 @@ from divmf.engine.arrays import Array
 from divmf.market.bound import Bound
 from divmf.market.rules import Rules
 from divmf.ranking.lists import TopK
-from divmf.rerank.candidates import lists, popularity_of
+from divmf.rerank.candidates import lists, popularity_of, replaced
 from divmf.rerank.settings import Order, Share, reranker
 
 if TYPE_CHECKING:
@@ -191,9 +191,7 @@ class MarketOfLists:
 
     def replaced(self, items: Array) -> float:
         """The fraction of the slots to which lists give other items than the candidates' own do."""
-        own = self.own.items
-        stays = sum((own == slot[:, None]) & (slot[:, None] >= 0) for slot in items.T)
-        return 1 - float(np.sum(stays)) / max(1, int((own >= 0).sum()))
+        return replaced(self.own.items, items)
 
     def loss_on(self, held_out: sparse.csr_array) -> Callable[[Array], float]:
         """The fraction that lists lose of the nDCG that the candidates' own have."""
