@@ -45,7 +45,9 @@ REQUESTS: dict[str, tuple[bytes, ...]] = {
         b'{"history": ["i00001", "i00002"], "where": {"seller": ["a", "b"]}}',
     ),
     "shown": (b'{"items": ["i00003", "i00004"], "user": "u00002", "request": "r1"}',),
-    "events": (b'{"events": [{"user": "u00001", "item": "i00002", "kind": "click"}, {"user": "u", "item": "i00001"}]}',),
+    "events": (
+        b'{"events": [{"user": "u00001", "item": "i00002", "kind": "click"}, {"user": "new", "item": "i00001"}]}',
+    ),
     "items": (
         b'{"items": [{"item": "n1", "title": "Tea", "attributes": {"seller": "a"}, "similar": ["i00001"],'
         b' "capacity": 3, "share": 1.5}, {"item": "i00002", "capacity": 0}]}',
