@@ -312,10 +312,8 @@ class Live:
             told = {"set": tables, "from": "request" if tables is not None else "start" if totals else "none"}
             if totals is None:
                 return told | {"impossible": [], "totals": [], "n_totals": 0}
-            bound = totals.bound
-            return told | {
-                "impossible": list(bound.impossible), "totals": told_of(totals), "n_totals": bound.n_totals,
-            }  # fmt: skip
+            rows, bound = told_of(totals), totals.bound
+            return told | {"impossible": list(bound.impossible), "totals": rows, "n_totals": bound.n_totals}
 
     # what one wants to know
 
